@@ -8,9 +8,11 @@ mod conversation;
 mod failure;
 mod h1;
 mod h2;
+#[cfg(feature = "quic")]
 mod h3;
 mod limits;
 mod pool;
+#[cfg(feature = "quic")]
 mod quic;
 pub mod route;
 mod stamp;
@@ -23,11 +25,13 @@ pub use conversation::{
 pub use failure::Failure;
 pub use h1::H1;
 pub use h2::{H2, H2Shared};
+#[cfg(feature = "quic")]
 pub use h3::{H3, H3Shared};
 pub use pool::{
     Expired, Learnt, Loss, LostConnection, Opening, Pool, PoolAction, PoolOptions, PoolReceived,
     PooledConnection, RequestsEnd, Resend, connect_failure, connect_words, settle,
 };
+#[cfg(feature = "quic")]
 pub use quic::{QuicTotals, QuicTransport, QuicWay};
 pub use stamp::Stamp;
 

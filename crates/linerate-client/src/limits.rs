@@ -69,12 +69,15 @@ pub(crate) const REFUSAL_CHARS: usize = 100;
 
 /// Datagrams of QUIC that leave in one call. Reason: the kernel takes 64 and at most 64 KiB, and each call
 /// delays what else this thread has to do.
+#[cfg(feature = "quic")]
 pub(crate) const DATAGRAMS_AT_ONCE: usize = 40;
 
 /// Bytes of streams that are handed over at once, when so many have come. Reason: copies of them should stay in
 /// the cache.
+#[cfg(feature = "quic")]
 pub(crate) const RECORD_BYTES: usize = 256 << 10;
 
 /// Bytes of requests that wait for the windows of a QUIC connection, when one more is begun. Reason: a peer that
 /// does not read must not grow our memory.
+#[cfg(feature = "quic")]
 pub(crate) const UNSENT_BYTES: usize = 64 << 20;
