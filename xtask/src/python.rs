@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use xtask::shell;
+
+/// The platform of a wheel that pip takes on systems since Debian 10 and RHEL 8 (PEP 600).
+const PORTABLE: &str = "manylinux_2_28";
 
 /// How to build.
 #[derive(Clone, Debug, clap::Args)]
@@ -13,6 +16,9 @@ pub(crate) struct PythonOptions {
     /// Optimize, as `bench client` needs it.
     #[arg(long)]
     release: bool,
+    /// A wheel for other machines, as it is published: optimized and stripped, for glibc 2.28 and later, linked by zig.
+    #[arg(long)]
+    portable: bool,
     /// Build and install only.
     #[arg(long)]
     no_tests: bool,
@@ -39,16 +45,24 @@ pub(crate) fn run(options: &PythonOptions) -> Result<bool> {
         std::fs::remove_dir_all(&wheels).with_context(|| wheels.display().to_string())?;
     }
     let mut build = python(&["-m", "maturin", "build", "--quiet", "--out"]);
-    // For this machine: its C library may be newer than those of the wheels for others.
-    build.arg(&wheels).args(["--manifest-path", "python/Cargo.toml", "--compatibility", "linux"]);
-    if options.release {
-        build.arg("--release");
+    // By default for this machine: its C library may be newer than those of the wheels for others.
+    build.arg(&wheels).args(["--manifest-path", "python/Cargo.toml", "--compatibility"]);
+    if options.portable {
+        install("ziglang", "ziglang>=0.13,<1")?;
+        // maturin looks for zig by the Python of PATH.
+        build.args([PORTABLE, "--zig", "--release"]).env("PATH", xtask::path_with_python()?);
+    } else {
+        build.args(["linux"].into_iter().chain(options.release.then_some("--release")));
     }
     shell::run(build.env("CARGO_TARGET_DIR", shell::target_dir()))?;
     let wheel = std::fs::read_dir(&wheels)?.next().context("maturin built no wheel")??.path();
     let install = ["-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", "--no-index"];
     shell::run(python(&install).arg(&wheel))?;
-    println!("{}", wheel.display());
+    println!("{}, {} kB", wheel.display(), std::fs::metadata(&wheel)?.len() / 1000);
+    if options.portable {
+        let name = wheel.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        ensure!(name.contains("-abi3-") && name.contains(PORTABLE), "{name} is no wheel for other machines");
+    }
     if !options.no_tests {
         shell::run(&mut python(&["-m", "unittest", "discover", "-s", "python/tests", "-t", "python/tests"]))?;
         check_types()?;
@@ -84,9 +98,15 @@ fn provide() -> Result<()> {
             bail!("python3 makes no virtual environment (Debian: python3-venv)");
         }
     }
-    let maturin = || python(&["-m", "maturin", "--version"]);
-    if !works(maturin()) && !works(python(&["-m", "pip", "install", "--quiet", "maturin>=1.7,<2"])) {
-        bail!("maturin cannot be installed: {} -m pip install maturin", interpreter().display());
+    install("maturin", "maturin>=1.7,<2")
+}
+
+/// Has a module in the environment.
+fn install(module: &str, wanted: &str) -> Result<()> {
+    if !works(python(&["-c", &format!("import {module}")]))
+        && !works(python(&["-m", "pip", "install", "--quiet", wanted]))
+    {
+        bail!("{module} cannot be installed: {} -m pip install '{wanted}'", interpreter().display());
     }
     Ok(())
 }
