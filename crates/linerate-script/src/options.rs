@@ -208,8 +208,8 @@ mod tests {
             (json!({ "tags": { "a": { "b": 1 } } }), "tags.a is {\"b\":1}: it has to be a text"),
             (json!({ "tags": ["a"] }), "tags is [\"a\"]: it has to be an object"),
             (
-                json!({ "scenarios": { "s": { "executor": "constant-vus", "duration": "1s", "env": { "A": null } } } }),
-                "scenario s: env.A is null: it has to be a text",
+                json!({ "scenarios": { "s": { "executor": "constant-vus", "duration": "1s", "env": { "A": [] } } } }),
+                "scenario s: env.A is []: it has to be a text",
             ),
         ] {
             assert_eq!(of(options).unwrap_err().to_string(), wanted);

@@ -54,6 +54,8 @@ impl<'a> OptionReader<'a> {
     pub(super) fn texts(&self, key: &str) -> Result<Vec<(String, String)>, String> {
         let text = |(name, value): (&String, &Value)| match value {
             Value::String(text) => Ok((name.clone(), text.clone())),
+            // As k6 reads it.
+            Value::Null => Ok((name.clone(), String::new())),
             Value::Number(_) | Value::Bool(_) => Ok((name.clone(), value.to_string())),
             _ => Err(format!("{key}.{name} is {value}: it has to be a text")),
         };
