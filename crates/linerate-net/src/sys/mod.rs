@@ -20,12 +20,14 @@ pub(crate) mod ring;
 pub(crate) mod ring_check;
 pub(crate) mod socket;
 pub(crate) mod tallies;
+pub(crate) mod tap;
 pub(crate) mod thread;
 pub(crate) mod udp;
 pub(crate) mod xdp;
 
 pub(crate) use event_fd::EventFd;
 pub(crate) use inherited::inherited_listener;
+pub(crate) use pages::memory_file;
 pub(crate) use poll::{Interest, Poll, PollEvent, has_pwait2};
 
 use std::io;

@@ -83,7 +83,7 @@ impl PacketRing {
         }
         // From here on, drop unmaps it.
         let this = PacketRing { socket, ring: ring.cast(), bytes, next: 0 };
-        bind(&this.socket, index)?;
+        bind(&this.socket, index, libc::ETH_P_ALL as u16)?;
         Ok(this)
     }
 
@@ -182,11 +182,12 @@ fn attach(socket: &OwnedFd, filter: &[Instruction]) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
+/// Binds a packet socket to an interface. It receives frames of this protocol; 0: none.
+pub(super) fn bind(socket: &OwnedFd, index: u32, protocol: u16) -> io::Result<()> {
     // SAFETY: all zeroes is a valid value of this plain structure.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index as i32;
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: `address` is valid for `len` for the time of the call.

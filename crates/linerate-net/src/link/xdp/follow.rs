@@ -8,12 +8,16 @@ use super::limits::{LOOK_FOR_NEWS, SAID};
 use super::netlink::Interface;
 use super::news::News;
 use crate::Time;
+use crate::sys::xdp::QueueSocket;
 
 impl Xdp {
     /// Makes the kernel send. A link that is down has lost the packets, as a network would; a
     /// removed interface is an error.
     pub(super) fn kick(&mut self) -> io::Result<()> {
-        match self.queues[0].kick() {
+        if self.detour.as_ref().is_some_and(|detour| detour.is_gone) {
+            return Err(io::Error::other("the interface of its last connections was removed"));
+        }
+        match self.queues.first_mut().map_or(Ok(()), QueueSocket::kick) {
             Ok(()) => Ok(()),
             Err(e) if e.raw_os_error() == Some(libc::ENETDOWN) => {
                 // A notification, or the periodic look at a link that is down, will show that it is
@@ -37,9 +41,8 @@ impl Xdp {
             return Ok(());
         }
         self.look_for_news = now + LOOK_FOR_NEWS;
-        if self.has_lost_lender() {
-            return Err(io::Error::other("linerate bypass, which steered packets here, has ended"));
-        }
+        self.hear_lender()?;
+        self.leave_queues()?;
         let mut news = self.monitor.read();
         if self.unsure || !self.is_up {
             news.push(News::Missed);

@@ -8,7 +8,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use crate::clock::monotonic;
@@ -19,30 +19,34 @@ use crate::{HostSecret, Time};
 
 use super::asker::PeerAsker;
 use super::ethernet::Mac;
-use super::limits::{ASK_AGAIN, KERNELS_FLOWS, LENT_FLOWS, QUEUES_PER_THREAD, SWEEP};
+use super::flow_key::{FLOW_KEY, flow_key, flow_of};
+use super::limits::{ASK_AGAIN, KERNELS_FLOWS, LEAVING, LENT_FLOWS, QUEUES_PER_THREAD, SWEEP};
 use super::loan::{LoanTerms, MESSAGE, kind};
 use super::news::{Monitor, News};
-use super::open::{FoundInterface, XdpOptions, attach, busy, find, patiently, rules, sockets};
+use super::open::{FoundInterface, XdpOptions, attach, busy, find, rules, sockets};
 use super::preflight::{self, XdpError};
-use super::program::{FLOW_KEY, Ours, QueueMode, SharingMaps, program, stamp};
+use super::program::{Ours, QueueMode, SharingMaps, program, stamp};
 use super::roster::LenderRoster;
 use super::shares::{BorrowerId, LendingStep, QueueShares};
 use super::steer::{Rule, Steer};
 
 /// A process that has asked.
-struct LentTo {
-    id: BorrowerId,
-    control: OwnedFd,
+pub(super) struct LentTo {
+    pub(super) id: BorrowerId,
+    pub(super) control: OwnedFd,
     /// Its sockets until it has prepared them.
     pending: Vec<(u32, BoundSocket)>,
+    /// The interface that it reads instead of its queues.
+    pub(super) detour: Option<u32>,
 }
 
 /// The maps of the program.
-struct LendersMaps {
+pub(super) struct LendersMaps {
     sockets: BpfMap<4>,
     modes: BpfMap<4>,
     kernels: BpfMap<FLOW_KEY>,
-    flows: BpfMap<FLOW_KEY>,
+    pub(super) flows: BpfMap<FLOW_KEY>,
+    pub(super) detours: BpfMap<FLOW_KEY>,
 }
 
 impl LendersMaps {
@@ -52,30 +56,33 @@ impl LendersMaps {
             modes: self.modes.number(),
             kernels: self.kernels.number(),
             flows: self.flows.number(),
+            detours: self.detours.number(),
         }
     }
 }
 
 /// An interface whose receive queues are lent.
 pub struct Lender {
-    name: String,
+    pub(super) name: String,
     rules: Vec<Rule>,
     mac: Mac,
-    terms: LoanTerms,
+    pub(super) terms: LoanTerms,
     attachment: Attachment,
-    maps: LendersMaps,
+    pub(super) maps: LendersMaps,
     /// The mode of each queue.
     modes: Vec<QueueMode>,
     /// Of each queue, a socket that is ready to be lent.
     bound: Vec<Option<BoundSocket>>,
-    shares: QueueShares,
-    roster: LenderRoster,
-    borrowers: Vec<LentTo>,
+    pub(super) shares: QueueShares,
+    pub(super) roster: LenderRoster,
+    pub(super) borrowers: Vec<LentTo>,
     asked: BorrowerId,
     /// Our end of the pair that borrowers ask by, and theirs.
     door: (OwnedFd, OwnedFd),
     monitor: Monitor,
     sweep_at: Time,
+    /// Until when a busy queue counts as one that its last process is leaving.
+    patient_until: Option<Time>,
     /// Connections that have ended, whose peers are asked once more.
     ask_again: VecDeque<(Time, Vec<[u8; FLOW_KEY]>)>,
     notes: Vec<String>,
@@ -101,6 +108,7 @@ impl Lender {
             modes: BpfMap::new(MapKind::Array, queues).map_err(map)?,
             kernels: BpfMap::new(MapKind::Hash, KERNELS_FLOWS).map_err(map)?,
             flows: BpfMap::new(MapKind::Recent, LENT_FLOWS).map_err(map)?,
+            detours: BpfMap::new(MapKind::Hash, LENT_FLOWS).map_err(map)?,
         };
         let loaded = Program::load(&program(&rules, mac, Ours::ToProcesses(maps.numbers())))
             .map_err(|e| preflight::refused("the XDP program", &e))?;
@@ -132,6 +140,7 @@ impl Lender {
             door: passing::pair().map_err(descriptor)?,
             monitor: Monitor::open(facts.index).map_err(descriptor)?,
             sweep_at: Time::ZERO,
+            patient_until: None,
             ask_again: VecDeque::new(),
             notes: attached.notes,
         })
@@ -209,7 +218,7 @@ impl Lender {
             // It has ended meanwhile.
             return Vec::new();
         }
-        self.borrowers.push(LentTo { id: self.asked, control, pending: Vec::new() });
+        self.borrowers.push(LentTo { id: self.asked, control, pending: Vec::new(), detour: None });
         self.shares.asked(self.asked, monotonic())
     }
 
@@ -233,19 +242,34 @@ impl Lender {
                 Vec::new()
             }
             Ok((1.., _)) if bytes[0] == kind::LEAVES => {
-                let steps = self.shares.leaves(id);
+                let steps = self.shares.leaves(id, monotonic());
                 steps.iter().for_each(|step| self.steer(step));
                 let _ = passing::send(self.borrowers[at].control.as_fd(), &[kind::DONE], &[]);
                 Vec::new()
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Vec::new(),
-            _ => {
-                self.borrowers.remove(at);
-                self.roster.ends(id);
-                self.end_flows(&self.shares.queues_of(id));
+            Ok((1.., passed)) if bytes[0] == kind::FLOWS => {
+                self.steer_to_detour(at, passed);
+                let _ = passing::send(self.borrowers[at].control.as_fd(), &[kind::DONE], &[]);
+                Vec::new()
+            }
+            Ok((1.., _)) if bytes[0] == kind::FREE => {
+                self.roster.takes_detour(id);
                 self.shares.ended(id, monotonic())
             }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Vec::new(),
+            _ => {
+                let borrower = self.borrowers.remove(at);
+                self.end(&borrower)
+            }
         }
+    }
+
+    /// A process has ended.
+    pub(super) fn end(&mut self, borrower: &LentTo) -> Vec<LendingStep> {
+        self.roster.ends(borrower.id);
+        let flows = self.flows_of(&self.shares.queues_of(borrower.id), borrower.detour);
+        self.end_flows(flows);
+        self.shares.ended(borrower.id, monotonic())
     }
 
     fn take(&mut self, steps: Vec<LendingStep>, say: &mut impl FnMut(&str)) {
@@ -253,8 +277,14 @@ impl Lender {
         while let Some(step) = steps.pop_front() {
             self.steer(&step);
             let told = match step {
-                LendingStep::Lend(id, queues) => self.lend(id, &queues).map_err(|error| (id, error)),
+                LendingStep::Lend(id, queues) => {
+                    self.lend_patiently(id, &queues).map_err(|error| (id, error))
+                }
                 LendingStep::Wait(id) => self.tell_to_wait(id, &self.why_wait()).map_err(|error| (id, error)),
+                LendingStep::AskBack(id) => {
+                    steps.extend(self.ask_back(id, say));
+                    Ok(())
+                }
                 LendingStep::ToKernel(_) | LendingStep::ToBorrower(_) => Ok(()),
             };
             if let Err((id, error)) = told {
@@ -267,12 +297,38 @@ impl Lender {
         }
     }
 
-    fn borrower(&mut self, id: BorrowerId) -> io::Result<&mut LentTo> {
+    pub(super) fn borrower(&mut self, id: BorrowerId) -> io::Result<&mut LentTo> {
         self.borrowers.iter_mut().find(|borrower| borrower.id == id).ok_or(io::ErrorKind::NotFound.into())
     }
 
+    /// Lends, or tries again later if the last process's sockets are not closed yet.
+    fn lend_patiently(&mut self, id: BorrowerId, queues: &[u32]) -> io::Result<()> {
+        let lent = self.lend(id, queues);
+        let now = monotonic();
+        match lent {
+            Err(e) if busy(&e) && now < *self.patient_until.get_or_insert(now + LEAVING) => {
+                self.shares.again(id, now);
+                Ok(())
+            }
+            lent => {
+                self.patient_until = None;
+                lent
+            }
+        }
+    }
+
     fn lend(&mut self, id: BorrowerId, queues: &[u32]) -> io::Result<()> {
-        let sockets = queues.iter().map(|queue| self.socket(*queue)).collect::<io::Result<Vec<_>>>()?;
+        let mut sockets = Vec::new();
+        for queue in queues {
+            match self.socket(*queue) {
+                Ok(socket) => sockets.push(socket),
+                Err(error) => {
+                    // The others are ready for the next time.
+                    sockets.into_iter().for_each(|(queue, socket)| self.bound[queue as usize] = Some(socket));
+                    return Err(error);
+                }
+            }
+        }
         let message = self.terms.message();
         let passed: Vec<BorrowedFd<'_>> =
             sockets.iter().flat_map(|(_, socket)| [socket.fd.as_fd(), socket.memory.as_fd()]).collect();
@@ -310,7 +366,7 @@ impl Lender {
         let ready = self.bound.get_mut(queue as usize).and_then(Option::take);
         let socket = match ready {
             Some(socket) => socket,
-            None => patiently(|| BoundSocket::open(self.terms.interface, queue, &self.terms.config()), busy)?,
+            None => BoundSocket::open(self.terms.interface, queue, &self.terms.config())?,
         };
         Ok((queue, socket))
     }
@@ -322,7 +378,7 @@ impl Lender {
                 (queues, QueueMode::AllButKernels)
             }
             LendingStep::ToKernel(queues) => (queues, QueueMode::NewToKernel),
-            LendingStep::Wait(_) => return,
+            LendingStep::Wait(_) | LendingStep::AskBack(_) => return,
         };
         queues.iter().for_each(|queue| self.set_mode(*queue, mode));
     }
@@ -335,14 +391,11 @@ impl Lender {
         }
     }
 
-    /// The process with these queues is gone: its peers learn that their connections have ended.
-    fn end_flows(&mut self, queues: &[u32]) {
-        let flows = &self.maps.flows;
-        let mut keys = flows.keys(LENT_FLOWS as usize);
-        keys.retain(|key| flows.get(*key).is_some_and(|queue| queues.contains(&queue)));
+    /// The process with these connections is gone: its peers learn of it.
+    fn end_flows(&mut self, keys: Vec<[u8; FLOW_KEY]>) {
         for key in &keys {
             // The program may have removed it.
-            let _ = flows.remove(*key);
+            let _ = self.maps.flows.remove(*key);
         }
         self.ask_peers(&keys);
         if !keys.is_empty() {
@@ -376,6 +429,9 @@ impl Lender {
         self.sweep_at = now + SWEEP;
         let keys = self.maps.kernels.keys(KERNELS_FLOWS as usize);
         if keys.is_empty() {
+            if self.has_detours() {
+                return;
+            }
             for queue in 0..self.modes.len() as u32 {
                 if self.shares.is_whole(queue) {
                     self.set_mode(queue, QueueMode::All);
@@ -389,7 +445,8 @@ impl Lender {
                 && self.rules.iter().any(|rule| rule.ports.have(socket.local.port()))
         };
         let Ok((sockets, false)) = tcp_sockets_that(usize::MAX, ours) else { return };
-        let known: HashSet<[u8; FLOW_KEY]> = sockets.iter().map(flow_key).collect();
+        let keys_of = |socket: &TcpSocket| flow_key(socket.peer, socket.local.port());
+        let known: HashSet<[u8; FLOW_KEY]> = sockets.iter().map(keys_of).collect();
         for key in keys.into_iter().filter(|key| !known.contains(key)) {
             let age = self.maps.kernels.get(key).map(|began| stamp(now).wrapping_sub(began));
             if age.is_some_and(|age| (stamp(Time::ZERO + SWEEP)..1 << 31).contains(&age)) {
@@ -420,29 +477,4 @@ impl Lender {
         }
         Ok(())
     }
-}
-
-/// The peer and our port of a key.
-fn flow_of(key: &[u8; FLOW_KEY]) -> (SocketAddr, u16) {
-    let number = |at: usize| u16::from_be_bytes([key[at], key[at + 1]]);
-    let (v4, v6) = (key.first_chunk::<4>(), key.first_chunk::<16>());
-    let is_v4 = key[4..16].iter().all(|byte| *byte == 0);
-    let ip = match (v4, v6) {
-        (Some(v4), _) if is_v4 => IpAddr::from(*v4),
-        (_, Some(v6)) => IpAddr::from(*v6),
-        _ => IpAddr::from([0; 4]),
-    };
-    (SocketAddr::new(ip, number(16)), number(18))
-}
-
-/// The key by which the program knows a connection of the kernel's.
-fn flow_key(socket: &TcpSocket) -> [u8; FLOW_KEY] {
-    let mut key = [0; FLOW_KEY];
-    match socket.peer.ip().to_canonical() {
-        IpAddr::V4(v4) => key[..4].copy_from_slice(&v4.octets()),
-        IpAddr::V6(v6) => key[..16].copy_from_slice(&v6.octets()),
-    }
-    key[16..18].copy_from_slice(&socket.peer.port().to_be_bytes());
-    key[18..].copy_from_slice(&socket.local.port().to_be_bytes());
-    key
 }

@@ -95,3 +95,11 @@ pub(super) const LENT_FLOWS: u32 = 1 << 16;
 /// When the peers of a process that has ended are asked a second time. Reason: their first answers may reach
 /// its socket while it is being closed, and Linux answers such segments twice a second.
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(600);
+
+/// Old processes per share of the queues that may still have connections beside those that serve now. Reason:
+/// each has an interface of its own; nginx is rarely reloaded so often within the life of a connection.
+pub(super) const GENERATIONS: usize = 4;
+
+/// How long a queue may stay busy after its last process has left it. Reason: a killed process on a busy machine
+/// takes seconds to end, and the kernel closes sockets later still.
+pub(super) const LEAVING: Duration = Duration::from_secs(20);

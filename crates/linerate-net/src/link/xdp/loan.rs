@@ -14,6 +14,7 @@ use crate::link::Checksums;
 use crate::sys::passing;
 use crate::sys::xdp::{Config, QueueSocket, SocketAbilities};
 
+use super::detour::ProcessDetour;
 use super::netlink::Netlink;
 use super::open::{InterfaceHolder, LinkPart, SharedInterface};
 use super::preflight::{self, XdpError};
@@ -39,6 +40,15 @@ pub(super) mod kind {
     pub(in super::super) const LEAVES: u8 = b'c';
     /// It is so.
     pub(in super::super) const DONE: u8 = b'd';
+    /// Another process needs the queues. With it come the descriptors of another way for the process's
+    /// connections.
+    pub(in super::super) const DETOUR: u8 = b't';
+    /// These are the connections: a file.
+    pub(in super::super) const FLOWS: u8 = b'f';
+    /// The process has closed the sockets of its queues.
+    pub(in super::super) const FREE: u8 = b'q';
+    /// Too many processes take detours, and this is the oldest.
+    pub(in super::super) const TOO_OLD: u8 = b'o';
 }
 
 /// What a process must know of the sockets that it gets.
@@ -217,16 +227,14 @@ impl Xdp {
     }
 
     pub(super) fn lender(&self) -> Option<BorrowedFd<'_>> {
-        match &self.shared.holder {
-            InterfaceHolder::Lender(control) => Some(control.as_fd()),
-            InterfaceHolder::Us { .. } => None,
-        }
+        self.shared.lender()
     }
 
     /// Descriptors of what was lent, which a forked child must close.
     pub fn lent_descriptors(&self) -> Vec<RawFd> {
         let queues = self.queues.iter().map(QueueSocket::descriptor);
-        self.lender().into_iter().chain(queues).map(|fd| fd.as_raw_fd()).collect()
+        let detour = self.detour.iter().flat_map(ProcessDetour::descriptors);
+        self.lender().into_iter().chain(queues).chain(detour).map(|fd| fd.as_raw_fd()).collect()
     }
 
     /// Lets the packets of lent queues come.
@@ -262,10 +270,31 @@ impl Xdp {
         }
     }
 
-    /// Whether the lender has ended.
-    pub(super) fn has_lost_lender(&self) -> bool {
+    /// Reads what the lender says.
+    ///
+    /// # Errors
+    /// It has ended, or ends this process's connections.
+    pub(super) fn hear_lender(&mut self) -> io::Result<()> {
         let mut bytes = [0; MESSAGE];
-        self.lender().is_some_and(|lender| matches!(passing::receive(lender, &mut bytes), Ok((0, _))))
+        while let Some(lender) = self.lender() {
+            match passing::receive(lender, &mut bytes) {
+                Ok((0, _)) => {
+                    return Err(io::Error::other("linerate bypass, which steered packets here, has ended"));
+                }
+                Ok((_, passed)) if bytes[0] == kind::DETOUR => {
+                    self.detour = ProcessDetour::offered(passed);
+                }
+                Ok(_) if bytes[0] == kind::DONE => {
+                    self.detour.iter_mut().for_each(ProcessDetour::begin);
+                }
+                Ok(_) if bytes[0] == kind::TOO_OLD => {
+                    return Err(io::Error::other("more reloads came than old connections may outlive"));
+                }
+                Err(e) if e.kind() != io::ErrorKind::WouldBlock => return Err(e),
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -14,8 +14,12 @@
 
 mod addresses;
 mod asker;
+mod detour;
 mod ethernet;
+mod flow_key;
 mod follow;
+mod handover;
+mod leaving;
 mod lender;
 mod limits;
 mod loan;
@@ -46,6 +50,7 @@ use crate::{Time, Waker};
 
 use super::{Checksums, Link};
 use addresses::BorrowedAddresses;
+use detour::ProcessDetour;
 use ethernet::Mac;
 use neighbours::{FramePath, Hop, Neighbours, Question};
 use netlink::Netlink;
@@ -88,6 +93,8 @@ const LOOKED_FOR: usize = 64;
 /// One thread's share of an interface: one or several of its receive queues.
 pub struct Xdp {
     queues: Vec<QueueSocket>,
+    /// The way of a process that gives its queues back, or has none any more.
+    detour: Option<ProcessDetour>,
     /// The queue to read first; it rotates, so that a full queue does not starve the others.
     first: usize,
     mac: Mac,
@@ -143,7 +150,9 @@ impl Xdp {
     /// For how long [`Link::wait`] may wait.
     fn longest_wait(&self, now: Time, until: Option<Time>) -> Option<Duration> {
         let looks = (!self.looked_for.is_empty()).then(|| self.look_again - now);
-        let unsent = (self.queues[0].unsent() > 0).then_some(limits::LOOK_AGAIN);
+        let unsent = self.queues.first().is_some_and(|queue| queue.unsent() > 0)
+            || self.detour.as_ref().is_some_and(|detour| detour.is_full);
+        let unsent = unsent.then_some(limits::LOOK_AGAIN);
         let addresses = self.addresses.is_some().then_some(limits::ADDRESS_RENEWAL);
         let down = (!self.is_up).then_some(limits::DOWN_LOOK);
         let limits = [until.map(|until| until - now), looks, unsent, addresses, down];
@@ -154,7 +163,8 @@ impl Xdp {
     /// return.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let queues = self.queues.iter().map(QueueSocket::descriptor);
-        [self.wake.as_fd(), self.monitor.as_fd()].into_iter().chain(self.lender()).chain(queues)
+        let detour = self.detour.as_ref().map(ProcessDetour::descriptor);
+        [self.wake.as_fd(), self.monitor.as_fd()].into_iter().chain(self.lender()).chain(queues).chain(detour)
     }
 
     /// For how long such a caller may wait: until this time at most.
@@ -266,26 +276,30 @@ impl Link for Xdp {
 
     fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
         let (mut count, now) = (0, self.clock.now());
+        let (neighbours, completes) = (&mut self.neighbours, self.completes);
+        let mut lend = |frame: &mut [u8]| {
+            if let Some((mac, packet)) = ethernet::parse(frame)
+                && let Some(source) = ethernet::source(packet)
+            {
+                neighbours.seen(source, mac);
+                if completes {
+                    offload::complete_checksum(packet);
+                }
+                take(packet);
+            }
+        };
         let queues = self.queues.len();
         for at in 0..queues {
             let queue = &mut self.queues[(self.first + at) % queues];
-            let (neighbours, completes) = (&mut self.neighbours, self.completes);
-            count += queue.receive(now, max - count, |frame| {
-                if let Some((mac, packet)) = ethernet::parse(frame)
-                    && let Some(source) = ethernet::source(packet)
-                {
-                    neighbours.seen(source, mac);
-                    if completes {
-                        offload::complete_checksum(packet);
-                    }
-                    take(packet);
-                }
-            });
+            count += queue.receive(now, max - count, &mut lend);
             if count >= max {
                 break;
             }
         }
-        self.first = (self.first + 1) % queues;
+        self.first = if queues > 0 { (self.first + 1) % queues } else { 0 };
+        if let Some(detour) = &mut self.detour {
+            count += detour.receive(max - count, lend);
+        }
         count
     }
 
@@ -299,21 +313,28 @@ impl Link for Xdp {
             self.unknown_card(to);
             return false;
         };
-        // Sent frames make room. An error while sending shows at the next flush.
-        let has_room = self.has_room() || (self.kick().is_ok() && self.has_room());
-        let (own, queue) = (self.mac, &mut self.queues[0]);
-        let sent = has_room
-            && queue.transmit(ethernet::HEADER + len, |frame| {
-                let (header, packet) = frame.split_at_mut(ethernet::HEADER);
-                ethernet::emit(header, card, own, to);
-                fill(packet);
-            });
+        let own = self.mac;
+        let write = |frame: &mut [u8]| {
+            let (header, packet) = frame.split_at_mut(ethernet::HEADER);
+            ethernet::emit(header, card, own, to);
+            fill(packet);
+        };
+        let sent = if let Some(detour) = &mut self.detour {
+            detour.transmit(ethernet::HEADER + len, write)
+        } else {
+            // Sent frames make room. An error while sending shows at the next flush.
+            let has_room = self.has_room() || (self.kick().is_ok() && self.has_room());
+            has_room && self.queues[0].transmit(ethernet::HEADER + len, write)
+        };
         self.counts.no_room += u64::from(!sent);
         sent
     }
 
     fn has_room(&mut self) -> bool {
-        self.queues[0].has_room()
+        match &self.detour {
+            Some(detour) => !detour.is_full,
+            None => self.queues[0].has_room(),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {

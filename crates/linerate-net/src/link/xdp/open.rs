@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -120,6 +120,14 @@ impl SharedInterface {
         attachment.replace(&Program::load(&program(&self.rules, mac, ours))?)
     }
 
+    /// The lender, if it has attached the program.
+    pub(super) fn lender(&self) -> Option<BorrowedFd<'_>> {
+        match &self.holder {
+            InterfaceHolder::Lender(control) => Some(control.as_fd()),
+            InterfaceHolder::Us { .. } => None,
+        }
+    }
+
     /// Whether packets to this address are redirected to us.
     pub(super) fn steers(&self, address: IpAddr) -> bool {
         self.rules.iter().any(|rule| rule.address == address)
@@ -212,6 +220,7 @@ impl Xdp {
         let largest = frame_bytes(interface) - xdp::HEADROOM - ethernet::HEADER;
         Ok(Xdp {
             queues,
+            detour: None,
             first: 0,
             mac,
             interface: interface.index,

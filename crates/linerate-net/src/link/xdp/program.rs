@@ -12,12 +12,13 @@ use crate::limits::EXTENSION_HEADERS;
 pub(super) const XDP_PASS: u32 = 2;
 pub(super) const XDP_DROP: u32 = 1;
 
-/// The helpers `bpf_map_lookup_elem`, `bpf_map_update_elem`, `bpf_map_delete_elem`, `bpf_ktime_get_ns`
-/// and `bpf_redirect_map`.
+/// The helpers `bpf_map_lookup_elem`, `bpf_map_update_elem`, `bpf_map_delete_elem`, `bpf_ktime_get_ns`,
+/// `bpf_redirect` and `bpf_redirect_map`.
 const LOOK_UP: i32 = 1;
 const UPDATE: i32 = 2;
 const DELETE: i32 = 3;
 const CLOCK: i32 = 5;
+const REDIRECT: i32 = 23;
 const REDIRECT_MAP: i32 = 51;
 
 /// Registers: 0 is the result; 1 to 5 are arguments and scratch; 6 to 9 survive calls; 10 is the
@@ -151,11 +152,14 @@ pub(super) struct SharingMaps {
     pub(super) sockets: u32,
     /// A queue's mode: [`QueueMode`].
     pub(super) modes: u32,
-    /// Connections of the kernel's: keys of [`FLOW_KEY`] bytes, and when they began ([`stamp`]).
+    /// Connections of the kernel's: [`super::flow_key`], and when they began ([`stamp`]).
     pub(super) kernels: u32,
     /// Connections that a queue's socket has got and that their peers have not ended: the same keys, and
     /// the queue.
     pub(super) flows: u32,
+    /// Connections of processes that have given their queues up: the same keys, and the interface that
+    /// such a process reads.
+    pub(super) detours: u32,
 }
 
 /// Which frames of a queue go to its socket.
@@ -164,7 +168,7 @@ pub(super) struct SharingMaps {
 pub(super) enum QueueMode {
     /// All.
     All = 0,
-    /// All but those of the kernel's connections.
+    /// All but those of the kernel's connections and those that take a detour.
     AllButKernels = 1,
     /// The same, and new connections become the kernel's.
     NewToKernel = 3,
@@ -177,9 +181,6 @@ const STAMP_BITS: u32 = 20;
 pub(super) fn stamp(now: Time) -> u32 {
     (now.as_nanos() >> STAMP_BITS) as u32
 }
-
-/// The peer's address (IPv4: in the first four bytes), its port and ours, as segments have them.
-pub(super) const FLOW_KEY: usize = 20;
 
 // Registers with a fixed use.
 const CONTEXT: Reg = 6;
@@ -220,7 +221,9 @@ const KEY: i16 = -24;
 const KEY_PORTS: i16 = KEY + 16;
 const QUEUE: i16 = -28;
 const STAMP: i16 = -32;
-/// After a frame was found to be ours: its TCP header, and its flags if it may begin a connection.
+/// After a frame was found to be ours and no fragment: the interface of its detour.
+const INTERFACE: Reg = FRAGMENT;
+/// Its TCP header, and its flags if it may begin a connection.
 const SEGMENT: Reg = HEADER;
 const FLAGS: Reg = NEXT;
 const FLAGS_AT: i16 = 13;
@@ -385,18 +388,14 @@ fn ports(a: &mut Assembler, from: Reg, peers: i16, ours: i16) {
 fn choose(a: &mut Assembler, maps: SharingMaps, pass: Label, hit: Label) {
     let (new_to_kernel, unowned, note, redirected, ends) =
         (a.label(), a.label(), a.label(), a.label(), a.label());
-    let call = |a: &mut Assembler, helper, map, key| {
-        map_address(a, map);
-        on_stack(a, 2, key);
-        a.immediate(code::CALL, 0, helper);
-    };
     a.load(code::LOAD_U32, SCRATCH, CONTEXT, RECEIVE_QUEUE);
     a.load(code::STORE_U32, STACK, SCRATCH, QUEUE);
-    call(a, LOOK_UP, maps.sockets, QUEUE);
-    a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, unowned);
     call(a, LOOK_UP, maps.modes, QUEUE);
     a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, pass);
     a.load(code::LOAD_U32, SEGMENT, 0, 0);
+    detour(a, maps);
+    call(a, LOOK_UP, maps.sockets, QUEUE);
+    a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, unowned);
     a.jump(code::JUMP_EQUAL_IMM, SEGMENT, 0, QueueMode::All as i32, redirected);
     call(a, LOOK_UP, maps.kernels, KEY);
     a.jump(code::JUMP_EQUAL_IMM, SEGMENT, 0, QueueMode::NewToKernel as i32, new_to_kernel);
@@ -433,6 +432,36 @@ fn choose(a: &mut Assembler, maps: SharingMaps, pass: Label, hit: Label) {
     a.immediate(code::CALL, 0, UPDATE);
     // A full map leaves a connection that the kernel begins, and a socket may get the rest of.
     a.jump(code::JUMP, 0, 0, 0, pass);
+}
+
+/// Calls a helper with a map and a key on the stack.
+fn call(a: &mut Assembler, helper: i32, map: u32, key: i16) {
+    map_address(a, map);
+    on_stack(a, 2, key);
+    a.immediate(code::CALL, 0, helper);
+}
+
+/// Sends the frames of a process that has given its queues up to the interface that it reads. A SYN says
+/// that its connection has ended for the peer. The queue's mode is in its register.
+fn detour(a: &mut Assembler, maps: SharingMaps) {
+    let (none, ended, last, goes) = (a.label(), a.label(), a.label(), a.label());
+    a.jump(code::JUMP_EQUAL_IMM, SEGMENT, 0, QueueMode::All as i32, none);
+    call(a, LOOK_UP, maps.detours, KEY);
+    a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, none);
+    a.jump(code::JUMP_EQUAL_IMM, FLAGS, 0, SYN, ended);
+    a.load(code::LOAD_U32, INTERFACE, 0, 0);
+    a.jump(code::JUMP_SET_IMM, FLAGS, 0, ENDS, last);
+    a.jump(code::JUMP, 0, 0, 0, goes);
+    a.place(last);
+    call(a, DELETE, maps.flows, KEY);
+    a.place(goes);
+    a.load(code::MOVE, 1, INTERFACE, 0);
+    a.immediate(code::MOVE_IMM, 2, 0);
+    a.immediate(code::CALL, 0, REDIRECT);
+    a.put(code::EXIT, 0, 0, 0, 0);
+    a.place(ended);
+    call(a, DELETE, maps.detours, KEY);
+    a.place(none);
 }
 
 /// Continues only if the frame is addressed to this card.

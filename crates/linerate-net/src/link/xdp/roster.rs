@@ -125,6 +125,8 @@ pub struct BorrowerStatus {
     pub pid: u32,
     /// Its receive queues; none while it serves from the kernel.
     pub queues: Vec<u32>,
+    /// Another process has its queues, and its last connections end.
+    pub is_replaced: bool,
     /// When it asked for queues.
     pub since: SystemTime,
     /// What it has done.
@@ -202,6 +204,7 @@ impl LenderRoster {
         let status = BorrowerStatus {
             pid: passing::maker(control.as_fd())?,
             queues: Vec::new(),
+            is_replaced: false,
             since: SystemTime::now(),
             counts: BorrowerCounts::default(),
         };
@@ -213,6 +216,13 @@ impl LenderRoster {
     pub(super) fn has(&self, id: BorrowerId, queues: &[u32]) {
         for entry in self.state().entries.iter_mut().filter(|entry| entry.id == id) {
             entry.status.queues = queues.to_vec();
+        }
+    }
+
+    /// Another process gets its queues.
+    pub(super) fn takes_detour(&self, id: BorrowerId) {
+        for entry in self.state().entries.iter_mut().filter(|entry| entry.id == id) {
+            (entry.status.queues, entry.status.is_replaced) = (Vec::new(), true);
         }
     }
 
@@ -272,7 +282,10 @@ mod tests {
         assert_eq!((status.queues, status.ended), (2, 0));
         let borrower = &status.borrowers[0];
         assert_eq!((borrower.pid, &borrower.queues[..]), (std::process::id(), &[0, 1][..]));
-        assert_eq!(borrower.counts, counts);
+        assert_eq!((borrower.counts, borrower.is_replaced), (counts, false));
+        roster.takes_detour(1);
+        let borrower = &roster.status().borrowers[0];
+        assert_eq!((borrower.is_replaced, borrower.queues.len()), (true, 0));
         roster.ends(1);
         roster.ends(1);
         let status = roster.status();

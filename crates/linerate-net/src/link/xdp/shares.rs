@@ -4,7 +4,7 @@
 //! that has ended, and waits until then. If it replaces a process that is about to end, as workers do
 //! when a server reloads, connections that begin meanwhile must not reach the old one's queue: its
 //! program closes its listener soon. So they are the kernel's for a second, or, once the listener is
-//! closed, until the old process ends.
+//! closed, until the new one has the queue. The old one is asked for it if it does not end at once.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,6 +17,16 @@ const SETTLING: Duration = Duration::from_millis(100);
 /// How long new connections are the kernel's because a process has asked that may be a successor. Reason:
 /// nginx tells old workers to leave 0.1 s after it has started new ones.
 const SUCCESSION: Duration = Duration::from_secs(1);
+/// How long a process must have had its queues before one that asks may be its successor. Reason: those that
+/// were started with it and found no queue have asked by then.
+const SETTLED: Duration = Duration::from_millis(300);
+/// How long a process that has closed its listeners is left its queues. Reason: most requests are answered by
+/// then, and a process without connections ends.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// When a queue is tried again that its last process has just left. Reason: the kernel needs some
+/// milliseconds.
+const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// A process that has asked.
 pub(super) type BorrowerId = u64;
@@ -32,6 +42,8 @@ pub(super) enum LendingStep {
     ToKernel(Vec<u32>),
     /// They are the borrower's again.
     ToBorrower(Vec<u32>),
+    /// A process is to give its queues up, and keeps its connections.
+    AskBack(BorrowerId),
 }
 
 #[derive(Debug)]
@@ -43,6 +55,10 @@ struct QueueShare {
     leaves: bool,
     /// New connections are the kernel's until then.
     to_kernel_until: Option<Time>,
+    /// When the owner, which leaves, is to be asked for the queues.
+    ask_back_at: Option<Time>,
+    /// The owner was asked for them.
+    is_asked: bool,
 }
 
 /// The shares of an interface.
@@ -52,11 +68,13 @@ pub(super) struct QueueShares {
     shares: Vec<QueueShare>,
     waiting: VecDeque<BorrowerId>,
     settled_at: Option<Time>,
+    /// When a queue is tried again that could not be lent yet.
+    again_at: Option<Time>,
 }
 
 impl QueueShares {
     pub(super) fn new(queues: u32) -> QueueShares {
-        QueueShares { queues, shares: Vec::new(), waiting: VecDeque::new(), settled_at: None }
+        QueueShares { queues, shares: Vec::new(), waiting: VecDeque::new(), settled_at: None, again_at: None }
     }
 
     /// Shares, and those that a process has.
@@ -86,23 +104,27 @@ impl QueueShares {
         let mut steps = self.lend_free(now);
         if self.waiting.contains(&who) {
             steps.push(LendingStep::Wait(who));
-            let settled = |share: &&mut QueueShare| {
-                !share.leaves && share.to_kernel_until.is_none() && share.since + SUCCESSION <= now
-            };
-            if let Some(share) = self.shares.iter_mut().find(settled) {
+            let settled = |share: &&mut QueueShare| !share.leaves && share.since + SETTLED <= now;
+            // With several, each that asks stands for another one that leaves.
+            let next = self.shares.iter_mut().filter(settled).min_by_key(|share| share.to_kernel_until);
+            if let Some(share) = next {
                 share.to_kernel_until = Some(now + SUCCESSION);
                 steps.push(LendingStep::ToKernel(share.queues.clone()));
+            }
+            // It may ask after the old ones have begun to leave.
+            for share in self.shares.iter_mut().filter(|share| share.leaves && !share.is_asked) {
+                share.ask_back_at.get_or_insert(now);
             }
         }
         steps
     }
 
     /// A borrower has closed its listeners.
-    pub(super) fn leaves(&mut self, who: BorrowerId) -> Vec<LendingStep> {
+    pub(super) fn leaves(&mut self, who: BorrowerId, now: Time) -> Vec<LendingStep> {
         let Some(share) = self.shares.iter_mut().find(|share| share.owner == Some(who)) else {
             return Vec::new();
         };
-        share.leaves = true;
+        (share.leaves, share.ask_back_at) = (true, Some(now + GRACE));
         vec![LendingStep::ToKernel(share.queues.clone())]
     }
 
@@ -111,14 +133,25 @@ impl QueueShares {
         self.waiting.retain(|waiting| *waiting != who);
         for share in self.shares.iter_mut().filter(|share| share.owner == Some(who)) {
             (share.owner, share.leaves, share.to_kernel_until) = (None, false, None);
+            (share.ask_back_at, share.is_asked) = (None, false);
         }
         self.lend_free(now)
+    }
+
+    /// A process could not be lent its queues yet.
+    pub(super) fn again(&mut self, who: BorrowerId, now: Time) {
+        for share in self.shares.iter_mut().filter(|share| share.owner == Some(who)) {
+            share.owner = None;
+        }
+        self.waiting.push_front(who);
+        self.again_at = Some(now + TRY_AGAIN);
     }
 
     /// When [`QueueShares::tick`] has something to do.
     pub(super) fn next(&self) -> Option<Time> {
         let ends = self.shares.iter().filter(|share| !share.leaves).filter_map(|share| share.to_kernel_until);
-        ends.chain(self.settled_at).min()
+        let asks = self.shares.iter().filter_map(|share| share.ask_back_at);
+        ends.chain(asks).chain(self.settled_at).chain(self.again_at).min()
     }
 
     /// Time has passed.
@@ -136,6 +169,26 @@ impl QueueShares {
                 steps.push(LendingStep::ToBorrower(share.queues.clone()));
             }
         }
+        if self.again_at.is_some_and(|at| at <= now) {
+            self.again_at = None;
+            steps.extend(self.lend_free(now));
+        }
+        steps.extend(self.ask_back(now));
+        steps
+    }
+
+    /// Asks those that leave for their queues, as long as others wait.
+    fn ask_back(&mut self, now: Time) -> Vec<LendingStep> {
+        let asked = self.shares.iter().filter(|share| share.is_asked).count();
+        let mut wanted = self.waiting.len().saturating_sub(asked);
+        let mut steps = Vec::new();
+        for share in self.shares.iter_mut().filter(|share| share.ask_back_at.is_some_and(|at| at <= now)) {
+            share.ask_back_at = None;
+            if let (Some(owner), 1..) = (share.owner, wanted) {
+                (share.is_asked, wanted) = (true, wanted - 1);
+                steps.push(LendingStep::AskBack(owner));
+            }
+        }
         steps
     }
 
@@ -149,6 +202,8 @@ impl QueueShares {
                 since: now,
                 leaves: false,
                 to_kernel_until: None,
+                ask_back_at: None,
+                is_asked: false,
             })
             .collect();
     }
@@ -166,7 +221,7 @@ impl QueueShares {
 
 #[cfg(test)]
 mod tests {
-    use super::LendingStep::{Lend, ToBorrower, ToKernel, Wait};
+    use super::LendingStep::{AskBack, Lend, ToBorrower, ToKernel, Wait};
     use super::*;
 
     const fn at(ms: u64) -> Time {
@@ -207,25 +262,78 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_gets_the_queue_once_its_predecessor_has_left() {
+    fn a_successor_gets_the_queue_once_its_predecessor_has_ended() {
         let (mut shares, _) = settled(1, 1);
         assert_eq!(shares.asked(2, at(5000)), [Wait(2), ToKernel(vec![0])]);
         assert!(!shares.is_whole(0));
-        assert_eq!(shares.leaves(1), [ToKernel(vec![0])]);
-        assert_eq!(shares.next(), None);
-        assert_eq!(shares.tick(at(60_000)), [], "its connections may last");
-        assert_eq!(shares.ended(1, at(60_000)), [Lend(2, vec![0])]);
+        assert_eq!(shares.leaves(1, at(5010)), [ToKernel(vec![0])]);
+        assert_eq!(shares.next(), Some(at(5110)));
+        assert_eq!(shares.ended(1, at(5050)), [Lend(2, vec![0])]);
         assert!(shares.is_whole(0));
+        assert_eq!((shares.next(), shares.tick(at(60_000))), (None, vec![]));
+    }
+
+    #[test]
+    fn a_predecessor_with_connections_is_asked_for_the_queue_once() {
+        let (mut shares, _) = settled(1, 1);
+        shares.asked(2, at(5000));
+        shares.leaves(1, at(5010));
+        assert_eq!(shares.tick(at(5109)), []);
+        assert_eq!(shares.tick(at(5110)), [AskBack(1)]);
+        assert_eq!((shares.next(), shares.tick(at(60_000))), (None, vec![]), "it has its time");
+        assert_eq!(shares.asked(3, at(60_000)), [Wait(3)]);
+        assert_eq!(shares.tick(at(60_000)), []);
+        assert_eq!(shares.ended(1, at(60_001)), [Lend(2, vec![0])], "it has given the queue up");
+        assert_eq!(shares.ended(1, at(60_002)), [], "its last connection has ended");
+        // The same again, and it is killed before it has left.
+        assert_eq!(shares.leaves(2, at(70_000)), [ToKernel(vec![0])]);
+        assert_eq!(shares.tick(at(70_100)), [AskBack(2)]);
+        assert_eq!(shares.ended(2, at(70_101)), [Lend(3, vec![0])]);
+        assert_eq!(shares.queues_of(3), [0]);
+    }
+
+    #[test]
+    fn a_queue_that_is_not_free_yet_is_tried_again() {
+        let (mut shares, _) = settled(1, 2);
+        assert_eq!(shares.ended(1, at(5000)), [Lend(2, vec![0])]);
+        shares.again(2, at(5001));
+        assert_eq!((shares.count(), shares.next()), ((1, 0), Some(at(5021))));
+        assert_eq!(shares.tick(at(5021)), [Lend(2, vec![0])]);
+        shares.again(2, at(5022));
+        assert_eq!(shares.ended(2, at(5023)), [], "it does not wait any more");
+        assert_eq!(shares.tick(at(5042)), []);
+    }
+
+    #[test]
+    fn those_that_leave_are_asked_only_while_others_wait() {
+        let (mut shares, _) = settled(2, 2);
+        assert_eq!(shares.asked(3, at(5000)), [Wait(3), ToKernel(vec![0])]);
+        shares.leaves(1, at(5010));
+        shares.leaves(2, at(5010));
+        assert_eq!(shares.tick(at(5110)), [AskBack(1)], "one waits");
+        assert_eq!(shares.next(), None);
+        assert_eq!(shares.asked(4, at(5200)), [Wait(4)]);
+        assert_eq!(shares.next(), Some(at(5200)));
+        assert_eq!(shares.tick(at(5200)), [AskBack(2)]);
+        assert_eq!(shares.ended(2, at(5201)), [Lend(3, vec![1])]);
+        assert_eq!(shares.ended(1, at(5202)), [Lend(4, vec![0])]);
     }
 
     #[test]
     fn a_process_that_succeeds_nobody_takes_new_connections_away_for_a_second() {
         let (mut shares, _) = settled(1, 2);
-        assert_eq!(shares.asked(3, at(1000)), [Wait(3)], "too early to be a successor");
+        assert_eq!(shares.asked(3, at(400)), [Wait(3)], "too early to be a successor");
         assert_eq!(shares.asked(4, at(5000)), [Wait(4), ToKernel(vec![0])]);
-        assert_eq!(shares.asked(5, at(5001)), [Wait(5)], "there is no second share");
-        assert_eq!(shares.next(), Some(at(6000)));
-        assert_eq!(shares.tick(at(6000)), [ToBorrower(vec![0])]);
-        assert_eq!(shares.leaves(7), [], "it has no share");
+        assert_eq!(shares.asked(5, at(5001)), [Wait(5), ToKernel(vec![0])], "there is no second share");
+        assert_eq!(shares.next(), Some(at(6001)));
+        assert_eq!(shares.tick(at(6001)), [ToBorrower(vec![0])]);
+        assert_eq!(shares.leaves(7, at(6002)), [], "it has no share");
+    }
+
+    #[test]
+    fn each_successor_stands_for_another_predecessor() {
+        let (mut shares, _) = settled(2, 2);
+        assert_eq!(shares.asked(3, at(5000)), [Wait(3), ToKernel(vec![0])]);
+        assert_eq!(shares.asked(4, at(5001)), [Wait(4), ToKernel(vec![1])]);
     }
 }

@@ -11,9 +11,10 @@ use crate::sys::xdp::{BpfMap, MapKind, Program};
 
 use super::Steer;
 use super::ethernet::Mac;
+use super::flow_key::{FLOW_KEY, flow_key};
 use super::limits;
 use super::preflight;
-use super::program::{FLOW_KEY, Ours, SharingMaps, XDP_DROP, XDP_PASS, program, stamp};
+use super::program::{Ours, QueueMode, SharingMaps, XDP_DROP, XDP_PASS, program, stamp};
 use super::steer::{Ports, Rule};
 
 const OURS: u32 = 4;
@@ -338,26 +339,88 @@ fn rules_are_what_was_asked_for_once() {
     );
 }
 
+/// The maps of a program that belongs to several processes, with room for one queue.
+struct ProgramMaps {
+    kernels: BpfMap<FLOW_KEY>,
+    sockets: BpfMap<4>,
+    modes: BpfMap<4>,
+    flows: BpfMap<FLOW_KEY>,
+    detours: BpfMap<FLOW_KEY>,
+}
+
+impl ProgramMaps {
+    /// `None` without the right to have any.
+    fn new() -> Option<ProgramMaps> {
+        if let Err(why) = preflight::capabilities() {
+            skip(need::XDP, why);
+            return None;
+        }
+        Some(ProgramMaps {
+            kernels: BpfMap::new(MapKind::Hash, 16).expect("a map"),
+            sockets: BpfMap::new(MapKind::Sockets, 1).expect("a map"),
+            modes: BpfMap::new(MapKind::Array, 1).expect("a map"),
+            flows: BpfMap::new(MapKind::Recent, 16).expect("a map"),
+            detours: BpfMap::new(MapKind::Hash, 16).expect("a map"),
+        })
+    }
+
+    fn load(&self, rules: &[Rule]) -> Program {
+        let maps = SharingMaps {
+            sockets: self.sockets.number(),
+            modes: self.modes.number(),
+            kernels: self.kernels.number(),
+            flows: self.flows.number(),
+            detours: self.detours.number(),
+        };
+        Program::load(&program(rules, CARD, Ours::ToProcesses(maps))).expect("a program")
+    }
+}
+
+/// Connections of a process that has given its queues up, whatever became of the queue since.
+#[test]
+fn frames_that_take_a_detour_go_to_its_interface_until_their_peer_begins_anew() {
+    const REDIRECTED: u32 = 4;
+    let Some(maps) = ProgramMaps::new() else { return };
+    let loaded = maps.load(&rules(&Steer::Listen(vec![(US, 8080).into()])));
+    let from_peer = |flags: u8| {
+        let mut frame = v4(US, 8080, 0, |_| {});
+        frame[26..30].copy_from_slice(&[10, 0, 0, 9]);
+        frame[34 + 13] = flags;
+        frame
+    };
+    let verdict = |flags: u8| loaded.verdict(&from_peer(flags)).expect("a verdict");
+    let key = flow_key("10.0.0.9:8080".parse().expect("a peer"), 8080);
+    let key_of_another = flow_key("10.0.0.8:8080".parse().expect("a peer"), 8080);
+    let mode = |mode: QueueMode| maps.modes.set([0; 4], mode as u32).expect("set");
+    maps.detours.set(key, 1).expect("set");
+    maps.flows.set(key, 0).expect("set");
+    assert_eq!(verdict(0x10), XDP_PASS, "a queue that has always been its process's has no detours");
+    for each in [QueueMode::AllButKernels, QueueMode::NewToKernel] {
+        mode(each);
+        assert_eq!(verdict(0x10), REDIRECTED);
+    }
+    let mut about_it = too_big_v4(US, 8080, |_| {});
+    about_it[14 + 28 + 16..14 + 28 + 20].copy_from_slice(&[10, 0, 0, 9]);
+    about_it[14 + 50..14 + 52].copy_from_slice(&[0x1f, 0x90]);
+    assert_eq!(loaded.verdict(&about_it).expect("a verdict"), REDIRECTED);
+    assert_eq!(maps.flows.get(key), Some(0));
+    // A peer that has closed still gets the rest, and needs no question.
+    assert_eq!((verdict(0x11), maps.flows.get(key)), (REDIRECTED, None));
+    assert_eq!(verdict(0x10), REDIRECTED);
+    maps.detours.set(key_of_another, 1).expect("set");
+    assert_eq!(verdict(0x02), XDP_PASS, "no socket has the queue");
+    assert_eq!((maps.detours.get(key), maps.detours.get(key_of_another)), (None, Some(1)));
+    assert!(maps.kernels.get(key).is_some());
+    assert_eq!(verdict(0x10), XDP_PASS);
+}
+
 #[test]
 fn a_queue_without_a_socket_is_the_kernels_and_its_connections_are_noted() {
     let rules = rules(&Steer::Listen(vec![(US, 8080).into(), (US6, 8443).into()]));
-    if let Err(why) = preflight::capabilities() {
-        return skip(need::XDP, why);
-    }
-    let kernels = BpfMap::<FLOW_KEY>::new(MapKind::Hash, 16).expect("a map");
-    let sockets = BpfMap::<4>::new(MapKind::Sockets, 1).expect("a map");
-    let modes = BpfMap::<4>::new(MapKind::Array, 1).expect("a map");
-    let flows = BpfMap::<FLOW_KEY>::new(MapKind::Recent, 16).expect("a map");
-    let maps = SharingMaps {
-        sockets: sockets.number(),
-        modes: modes.number(),
-        kernels: kernels.number(),
-        flows: flows.number(),
-    };
-    let loaded = Program::load(&program(&rules, CARD, Ours::ToProcesses(maps))).expect("a program");
-    for only in rules.chunks(1) {
-        Program::load(&program(only, CARD, Ours::ToProcesses(maps))).expect("a program for one family");
-    }
+    let Some(maps) = ProgramMaps::new() else { return };
+    let kernels = &maps.kernels;
+    let loaded = maps.load(&rules);
+    rules.chunks(1).for_each(|only| drop(maps.load(only)));
     let passes = |frame: &[u8]| assert_eq!(loaded.verdict(frame).expect("a verdict"), XDP_PASS);
     let with = |mut frame: Vec<u8>, segment: usize, flags: u8| {
         frame[segment + 13] = flags;
