@@ -66,6 +66,9 @@ static WANTED: OnceLock<Option<ClaimedAddresses>> = OnceLock::new();
 static ASKING: Mutex<QueueRequest> = Mutex::new(QueueRequest::NotYet);
 static WAITS: AtomicBool = AtomicBool::new(false);
 static REGISTRATIONS: Mutex<Vec<Registered>> = Mutex::new(Vec::new());
+/// Named listeners whose program wants calls to wait. The kernel's flag belongs to all processes, and the
+/// first that gets queues sets it.
+static BLOCKING: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 fn wanted() -> Option<&'static ClaimedAddresses> {
     WANTED.get_or_init(|| parse(&std::env::var(crate::CONFIGURATION).ok()?)).as_ref()
@@ -99,7 +102,23 @@ pub(crate) fn listens(fd: i32, family: SocketFamily, at: SocketAddr) {
     };
     if wanted().is_some_and(|wanted| wanted.addresses.iter().any(matches)) {
         table::set(fd, DescriptorKind::Named);
+        let flags = kernel::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
+        note_blocking(fd, flags & libc::O_NONBLOCK == 0);
     }
+}
+
+/// Notes whether the program wants calls on a named listener to wait.
+pub(crate) fn note_blocking(listener: i32, blocks: bool) {
+    let mut list = locked(&BLOCKING);
+    list.retain(|fd| *fd != listener);
+    if blocks && list.len() < REGISTERED {
+        list.push(listener);
+    }
+}
+
+/// Whether calls on a named listener wait.
+pub(crate) fn blocks(listener: i32) -> bool {
+    locked(&BLOCKING).contains(&listener)
 }
 
 /// A listener's family and address.
@@ -132,26 +151,36 @@ pub(crate) fn look(bound: BoundTo) {
     }
 }
 
-/// Waits until an epoll of the kernel's has events, or the launcher replies. Returns whether the program
-/// need not wait any more.
+/// How a wait beside the launcher ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BesideLauncher {
+    /// So many of the kernel's are ready, or none and the time is over.
+    Over(usize),
+    /// The launcher has replied, which the next look finds.
+    Replied,
+}
+
+/// Waits until one of these of the kernel's is ready, or the launcher has replied. Fills in what each is ready
+/// for.
 pub(crate) fn wait_beside(
-    epoll: i32,
+    list: &mut [libc::pollfd],
     limit: Option<Duration>,
     signals: SignalMask,
-    bound: BoundTo,
-) -> Result<bool, i32> {
+) -> Result<BesideLauncher, i32> {
     let mut asking = locked(&ASKING);
-    let QueueRequest::Waits(borrower, next) = &mut *asking else { return Ok(false) };
+    let QueueRequest::Waits(borrower, next) = &mut *asking else { return Ok(BesideLauncher::Replied) };
     let lender = borrower.descriptor().unwrap_or(-1);
     *next = Instant::now();
     drop(asking);
-    let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let mut polled = [entry(epoll), entry(lender)];
+    let mut polled = list.to_vec();
+    polled.push(libc::pollfd { fd: lender, events: libc::POLLIN, revents: 0 });
     let ready = kernel::poll(&mut polled, limit, signals)?;
-    if polled[1].revents != 0 {
-        look(bound);
+    let replied = polled.pop().is_some_and(|entry| entry.revents != 0);
+    list.copy_from_slice(&polled);
+    match ready - usize::from(replied) {
+        0 if replied => Ok(BesideLauncher::Replied),
+        count => Ok(BesideLauncher::Over(count)),
     }
-    Ok(ready == 0 || polled[0].revents != 0)
 }
 
 /// Takes a listener and those in epolls. Others of the same addresses that this process never waits for
@@ -182,9 +211,24 @@ pub(crate) fn register(epoll: i32, op: i32, listener: i32, event: Option<(u32, u
     }
 }
 
-/// The program has closed a named listener.
+/// The program closes a named listener. If it was the last, a process that waits for queues needs none.
 pub(crate) fn unregister(listener: i32) {
     locked(&REGISTRATIONS).retain(|entry| entry.listener != listener);
+    note_blocking(listener, false);
+    let others = table::ours(0, u32::MAX)
+        .any(|(fd, kind)| fd != listener && matches!(kind, DescriptorKind::Named | DescriptorKind::Listener));
+    // Another thread that asks right now gets them all the same. A child has nothing of its parent's.
+    if waits()
+        && !others
+        && !process::is_child()
+        && let Ok(mut asking) = ASKING.try_lock()
+    {
+        let before = kernel::errno();
+        WAITS.store(false, Ordering::Relaxed);
+        *asking = QueueRequest::Over;
+        process::hold(Vec::new());
+        kernel::set_errno(before);
+    }
 }
 
 /// Asks for queues, or looks whether they have come.
@@ -248,7 +292,7 @@ fn take(wanted: &ClaimedAddresses, fd: i32, family: SocketFamily, at: SocketAddr
     // Once, whatever becomes of it.
     table::set(fd, DescriptorKind::Kernel);
     let mut stored = StoredOptions::default();
-    let nonblocking = kernel::fcntl(fd, libc::F_GETFL, 0).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0);
+    let nonblocking = !blocks(fd);
     let claimed = process::with_world(|world| {
         let mut named = wanted.addresses.iter().filter(|named| named.port() == at.port());
         let named =

@@ -12,9 +12,9 @@ use crate::{kernel, table, tally};
 static WORLD: Mutex<Option<BypassWorld>> = Mutex::new(None);
 /// This process was forked from one that has asked for receive queues: it must touch nothing of it.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
-/// Descriptors that children close: a socket for each queue that one thread can have, and the
-/// launcher's.
-static HELD: [AtomicI32; 65] = [const { AtomicI32::new(-1) }; 65];
+/// Descriptors that children close: a socket for each queue that one thread can have, the launcher's, and
+/// two of a detour.
+static HELD: [AtomicI32; 67] = [const { AtomicI32::new(-1) }; 67];
 /// The hooks of forks and of the end are set.
 static HOOKED: Once = Once::new();
 /// The longest time for which the end of a process waits for acknowledgements.
@@ -35,6 +35,7 @@ pub(crate) fn with_world<T>(what: impl FnOnce(&mut BypassWorld) -> Result<T, i32
     let mut guard = locked(&WORLD);
     let Some(world) = guard.as_mut() else { return Err(libc::ECONNRESET) };
     let done = catch_unwind(AssertUnwindSafe(|| what(world)));
+    world.to_hold.take().into_iter().for_each(hold);
     let is_lost = done.is_err() || world.waiters.is_lost;
     if is_lost && let Some(world) = guard.take() {
         if done.is_err() {

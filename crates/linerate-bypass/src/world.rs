@@ -110,6 +110,10 @@ pub(crate) struct BypassWorld {
     begun: bool,
     /// A listener was closed, so new connections are the kernel's.
     leaves: bool,
+    /// Packets come by receive queues.
+    has_queues: bool,
+    /// What children close from now on.
+    pub(crate) to_hold: Option<Vec<i32>>,
     /// Listeners that the operator has not been told of.
     pub(crate) to_announce: Vec<String>,
 }
@@ -133,6 +137,8 @@ impl BypassWorld {
             buffer: vec![0; 1 << 16],
             begun: false,
             leaves: false,
+            has_queues: true,
+            to_hold: None,
             to_announce: Vec::new(),
         }
     }
@@ -351,13 +357,14 @@ impl BypassWorld {
         self.turns += 1;
         let happened = self.net.turn(Some(until)).unwrap_or_else(|error| {
             // The link's errors are permanent; the next call finds no world.
-            tell(&format!("the interface is gone, and its connections with it: {error}"));
+            tell(&format!("connections in user space end: {error}"));
             self.waiters.is_lost = true;
             false
         });
         while let Some(news) = self.net.news() {
             tell(&news);
         }
+        self.hand_over();
         if self.has_left() {
             // Another process may have the queues.
             self.waiters.is_lost = true;
@@ -365,6 +372,22 @@ impl BypassWorld {
         self.count();
         self.tell_waiters();
         happened
+    }
+
+    /// Gives the queues to a successor that needs them, and keeps the connections.
+    fn hand_over(&mut self) {
+        let stack = self.net.stack_mut();
+        if stack.link().is_asked_for_queues() {
+            let mut flows = Vec::new();
+            stack.flows(0, usize::MAX, |flow| flows.push((flow.remote, flow.local.port())));
+            let done = stack.link_mut().give_queues_back(&flows);
+            self.unless_lost(done);
+            self.to_hold = Some(self.net.stack().link().lent_descriptors());
+        } else if self.has_queues && !stack.link().has_queues() {
+            // Their numbers are the program's again.
+            self.has_queues = false;
+            self.to_hold = Some(stack.link().lent_descriptors());
+        }
     }
 
     /// Tells the launcher what the stack counts.

@@ -3,6 +3,8 @@
 mod launcher;
 #[path = "../../linerate-net/tests/namespaces/mod.rs"]
 mod namespaces;
+#[path = "programs/reloads.rs"]
+mod reloads;
 #[path = "programs/workers.rs"]
 mod workers;
 
@@ -19,6 +21,8 @@ use launcher::TestLauncher;
 use namespaces::{Cable, OUR_V4, OURS};
 
 const AT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(OUR_V4), 8080);
+/// What nginx passes WebSockets to.
+const BACKEND: &str = "127.0.0.1:18090";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A program with the library, and what it writes.
@@ -154,6 +158,8 @@ fn nginx(folder: &Path, how: &str) -> Option<Command> {
             client_body_temp_path {0}; proxy_temp_path {0}; fastcgi_temp_path {0}; uwsgi_temp_path {0};
             scgi_temp_path {0};
             server {{ listen {AT} backlog=4096; location /file {{ root {0}; }}
+                location /socket {{ proxy_pass http://{BACKEND}; proxy_http_version 1.1;
+                    proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }}
                 location / {{ return 200 \"{1}\"; }} }} }}",
         folder.display(),
         "x".repeat(600),

@@ -86,6 +86,9 @@ fn note_copy(fd: c_int, copy: c_int) -> c_int {
         DescriptorKind::Kernel | DescriptorKind::Kept => copy,
         kind @ (DescriptorKind::Named | DescriptorKind::Orphan) => {
             table::set(copy, kind);
+            if kind == DescriptorKind::Named {
+                claim::note_blocking(copy, claim::blocks(fd));
+            }
             copy
         }
         _ => answer(|| with_world(|world| world.copied(fd, copy)).map(|()| copy as usize)) as c_int,
@@ -175,6 +178,11 @@ pub(crate) unsafe extern "C" fn fcntl(fd: c_int, command: c_int, value: usize) -
         libc::F_SETFL if is_socket_of_ours(fd) => {
             answer(|| nonblocking(fd, Some(value as c_int & libc::O_NONBLOCK != 0)).map(|_| 0)) as c_int
         }
+        libc::F_SETFL if table::kind(fd) == DescriptorKind::Named => {
+            claim::note_blocking(fd, value as c_int & libc::O_NONBLOCK == 0);
+            // SAFETY: as the caller's.
+            unsafe { real::fcntl(fd, command, value) }
+        }
         // SAFETY: as the caller's.
         _ => unsafe { real::fcntl(fd, command, value) },
     }
@@ -211,6 +219,10 @@ pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: usize, value: usize) -
         }) as c_int
     };
     match request as libc::Ioctl {
+        libc::FIONBIO if table::kind(fd) == DescriptorKind::Named && !number.is_null() => {
+            // SAFETY: as the caller's.
+            claim::note_blocking(fd, unsafe { number.read_unaligned() } == 0);
+        }
         _ if !is_socket_of_ours(fd) => {}
         libc::FIONBIO | libc::FIONREAD | libc::TIOCOUTQ if number.is_null() => {
             return fail(libc::EFAULT) as c_int;

@@ -6,11 +6,12 @@ use libc::{c_int, c_void, sockaddr, socklen_t};
 use linerate_net::link::xdp::BorrowerCounter;
 use linerate_net::sockets::{SocketFailure, SocketId};
 
+use super::readiness::wait_for_queues;
 use super::{
     CallOwner, answer, bound, by_owner, bytes, bytes_mut, claim, fail, is_of_this_machine, tell_address,
     who_answers,
 };
-use crate::kernel::{self, real};
+use crate::kernel::{self, SignalMask, real};
 use crate::messages::tell_once;
 use crate::polling::{self, NextConnection};
 use crate::process::with_world;
@@ -69,6 +70,21 @@ pub(crate) unsafe extern "C" fn accept4(
     }
     let before = kernel::errno();
     let counts = matches!(table::kind(fd), DescriptorKind::Listener | DescriptorKind::Named);
+    while claims::waits() && table::kind(fd) == DescriptorKind::Named && claims::blocks(fd) {
+        let mut polled = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+        if let Err(errno) = wait_for_queues(&mut polled, None, SignalMask::NONE) {
+            return fail(errno) as c_int;
+        }
+        if table::kind(fd) == DescriptorKind::Named {
+            // SAFETY: as the caller's.
+            let accepted = unsafe { real::accept4(fd, address, len, flags) };
+            // Another process may have been faster.
+            if accepted >= 0 || kernel::errno() != libc::EAGAIN {
+                return counted_of_kernel(accepted, counts);
+            }
+        }
+    }
+    kernel::set_errno(before);
     while table::kind(fd) == DescriptorKind::Listener {
         match polling::accept(fd, flags) {
             Ok(NextConnection::Ours(accepted, peer, family)) => {

@@ -1,10 +1,11 @@
 //! Waiting for readiness: epoll, poll and select.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
 use super::{answer, bound, claim, fail};
+use crate::claim::BesideLauncher;
 use crate::kernel::{self, SignalMask, real};
 use crate::process::with_world;
 use crate::table::{self, DescriptorKind};
@@ -108,8 +109,8 @@ unsafe fn wait_on_set(
 enum EpollWait {
     /// What the call returns.
     Done(c_int),
-    /// The kernel's epoll decides. It need not wait if `at_once`, because it was waited for.
-    Kernels { at_once: bool },
+    /// The kernel's epoll decides.
+    Kernels,
 }
 
 /// Waits on an epoll as far as it is ours: on a set, or, while this process waits for queues, beside the launcher.
@@ -123,22 +124,31 @@ unsafe fn wait_on(
     limit: Option<Duration>,
     signals: SignalMask,
 ) -> EpollWait {
-    let mut at_once = false;
-    while !at_once && !has_set(epoll) && claims::waits() {
-        match claims::wait_beside(epoll, limit, signals, bound) {
-            // One of both was enough: the kernel's events are there, or will not come.
-            Ok(is_over) => at_once = is_over && !has_set(epoll),
+    let (begin, mut left) = (Instant::now(), limit);
+    while !has_set(epoll) && claims::waits() {
+        let mut polled = [pollfd { fd: epoll, events: libc::POLLIN, revents: 0 }];
+        match claims::wait_beside(&mut polled, left, signals) {
+            Ok(BesideLauncher::Over(0)) => return EpollWait::Done(0),
+            Ok(BesideLauncher::Over(_)) => {
+                // SAFETY: as the caller's.
+                let done = unsafe { real::epoll_wait(epoll, events, most, 0) };
+                // Another process may have been faster.
+                if done != 0 || left == Some(Duration::ZERO) {
+                    return EpollWait::Done(done);
+                }
+            }
+            Ok(BesideLauncher::Replied) => {}
             Err(errno) => return EpollWait::Done(fail(errno) as c_int),
         }
+        left = limit.map(|limit| limit.saturating_sub(begin.elapsed()));
     }
-    let limit = if at_once { Some(Duration::ZERO) } else { limit };
     if has_set(epoll)
         // SAFETY: as the caller's.
-        && let Some(done) = unsafe { wait_on_set(epoll, events, most, limit, signals) }
+        && let Some(done) = unsafe { wait_on_set(epoll, events, most, left, signals) }
     {
         return EpollWait::Done(done);
     }
-    EpollWait::Kernels { at_once }
+    EpollWait::Kernels
 }
 
 /// epoll_wait(2).
@@ -156,9 +166,7 @@ pub(crate) unsafe extern "C" fn epoll_wait(
     unsafe {
         match wait_on(epoll, events, most, millis(timeout), SignalMask::NONE) {
             EpollWait::Done(done) => done,
-            EpollWait::Kernels { at_once } => {
-                real::epoll_wait(epoll, events, most, if at_once { 0 } else { timeout })
-            }
+            EpollWait::Kernels => real::epoll_wait(epoll, events, most, timeout),
         }
     }
 }
@@ -179,9 +187,7 @@ pub(crate) unsafe extern "C" fn epoll_pwait(
     unsafe {
         match wait_on(epoll, events, most, millis(timeout), SignalMask::at(signals)) {
             EpollWait::Done(done) => done,
-            EpollWait::Kernels { at_once } => {
-                real::epoll_pwait(epoll, events, most, if at_once { 0 } else { timeout }, signals)
-            }
+            EpollWait::Kernels => real::epoll_pwait(epoll, events, most, timeout, signals),
         }
     }
 }
@@ -198,8 +204,7 @@ pub(crate) unsafe extern "C" fn epoll_pwait2(
     timeout: *const timespec,
     signals: *const sigset_t,
 ) -> c_int {
-    let no_time = timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: as the caller's; the time of our own lives through the call.
+    // SAFETY: as the caller's.
     unsafe {
         let limit = match spec(timeout) {
             Ok(limit) => limit,
@@ -207,17 +212,13 @@ pub(crate) unsafe extern "C" fn epoll_pwait2(
         };
         match wait_on(epoll, events, most, limit, SignalMask::at(signals)) {
             EpollWait::Done(done) => done,
-            EpollWait::Kernels { at_once } => {
-                let timeout = if at_once { &raw const no_time } else { timeout };
-                real::epoll_pwait2(epoll, events, most, timeout, signals)
-            }
+            EpollWait::Kernels => real::epoll_pwait2(epoll, events, most, timeout, signals),
         }
     }
 }
 
-/// Whether some of these are ours. Named listeners are claimed.
+/// Whether some of these are ours.
 fn has_ours(list: &[pollfd]) -> bool {
-    list.iter().for_each(|entry| claim(entry.fd));
     let ours = |entry: &pollfd| {
         matches!(
             table::kind(entry.fd),
@@ -225,6 +226,40 @@ fn has_ours(list: &[pollfd]) -> bool {
         )
     };
     list.iter().any(ours) && with_world(|_| Ok(())).is_ok()
+}
+
+/// Waits until some of these are ready, or the time is over, while this process waits for queues and some are
+/// listeners for which it does. Returns how many are ready; `None`: it waits for queues no more.
+pub(super) fn wait_for_queues(
+    list: &mut [pollfd],
+    limit: Option<Duration>,
+    signals: SignalMask,
+) -> Result<Option<usize>, c_int> {
+    let (begin, mut left) = (Instant::now(), limit);
+    loop {
+        list.iter().for_each(|entry| claim(entry.fd));
+        let is_named = |entry: &pollfd| table::kind(entry.fd) == DescriptorKind::Named;
+        if !claims::waits() || !list.iter().any(is_named) {
+            return Ok(None);
+        }
+        if let BesideLauncher::Over(count) = claims::wait_beside(list, left, signals)? {
+            return Ok(Some(count));
+        }
+        left = limit.map(|limit| limit.saturating_sub(begin.elapsed()));
+    }
+}
+
+/// Polls if some are ours, or may become so meanwhile.
+fn poll_list(
+    list: &mut [pollfd],
+    limit: Option<Duration>,
+    signals: SignalMask,
+) -> Option<Result<usize, c_int>> {
+    match wait_for_queues(list, limit, signals) {
+        Ok(Some(count)) => Some(Ok(count)),
+        Ok(None) => has_ours(list).then(|| polling::poll(list, limit, signals)),
+        Err(errno) => Some(Err(errno)),
+    }
 }
 
 /// Polls if some are ours.
@@ -240,7 +275,10 @@ unsafe fn poll_ours(
     let len = usize::try_from(count).ok().filter(|len| *len <= MOST_POLLED && !polled.is_null())?;
     // SAFETY: the caller's array has that many entries, which are plain numbers.
     let list = unsafe { std::slice::from_raw_parts_mut(polled, len) };
-    has_ours(list).then(|| answer(|| polling::poll(list, limit, signals)) as c_int)
+    let before = kernel::errno();
+    let done = poll_list(list, limit, signals)?;
+    kernel::set_errno(before);
+    Some(answer(|| done) as c_int)
 }
 
 /// poll(2).
@@ -373,16 +411,17 @@ unsafe fn select_ours(
 ) -> Option<c_int> {
     // SAFETY: as the caller's.
     let mut list = unsafe { sets.polled(count) };
-    has_ours(&list).then(|| {
-        answer(|| {
-            polling::poll(&mut list, limit, signals)?;
-            if list.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
-                return Err(libc::EBADF);
-            }
-            // SAFETY: as the caller's.
-            Ok(unsafe { sets.tell(&list) })
-        }) as c_int
-    })
+    let before = kernel::errno();
+    let done = poll_list(&mut list, limit, signals)?;
+    kernel::set_errno(before);
+    let told = done.and_then(|_| {
+        if list.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
+            return Err(libc::EBADF);
+        }
+        // SAFETY: as the caller's.
+        Ok(unsafe { sets.tell(&list) })
+    });
+    Some(answer(|| told) as c_int)
 }
 
 /// select(2). The time that is left is not told.

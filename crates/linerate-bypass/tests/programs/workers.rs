@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::*;
 
 /// nginx's workers that have said that they serve in user space, in order.
-fn owners(server: &PreloadedProgram) -> Vec<u32> {
+pub(super) fn owners(server: &PreloadedProgram) -> Vec<u32> {
     let said = server.said();
     let lines = said.lines().filter(|line| line.contains("is served by TCP in user space"));
     lines.map(|line| line.rsplit(' ').next().and_then(|pid| pid.parse().ok()).expect("a process")).collect()
 }
 
 /// Waits until so many workers have said so.
-fn wait_for_owners(server: &PreloadedProgram, count: usize) -> Vec<u32> {
+pub(super) fn wait_for_owners(server: &PreloadedProgram, count: usize) -> Vec<u32> {
     let begin = Instant::now();
     loop {
         let owners = owners(server);
@@ -25,7 +25,7 @@ fn wait_for_owners(server: &PreloadedProgram, count: usize) -> Vec<u32> {
     }
 }
 
-fn packaged(folder: &Path, workers: usize) -> Option<Command> {
+pub(super) fn packaged(folder: &Path, workers: usize) -> Option<Command> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("set");
     nginx(folder, &format!("user www-data; worker_processes {workers};"))
 }
@@ -88,73 +88,21 @@ fn workers_beyond_the_queues_are_named_once() {
 
 /// No packet wakes it: the launcher does.
 #[test]
-fn a_process_that_sleeps_in_epoll_pwait_gets_the_queue_of_one_that_ended() {
-    let [ip, port] = at();
-    let Some(command) = python(&[script("successor.py").to_str().expect("a name"), &ip, &port]) else {
-        return;
-    };
-    let Some(cable) = Cable::new(1) else { return };
-    let server = PreloadedProgram::start(&cable, command, true);
-    wait_for_owners(&server, 2);
-    cable.theirs.run(|| {
-        let mut client = connected();
-        let mut said = [0; 4];
-        client.read_exact(&mut said).expect("a greeting");
-        assert_eq!((&said, of_the_kernel(&cable)), (b"here", 0));
-    });
-}
-
-/// Short connections that never fail; returns how many there were while `during` ran.
-fn under_load(cable: &Cable, during: impl FnOnce()) -> usize {
-    let (count, ends) = (AtomicUsize::new(0), AtomicBool::new(false));
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                cable.theirs.enter();
-                while !ends.load(Ordering::Relaxed) {
-                    assert_eq!(get("/"), [b'x'; 600]);
-                    count.fetch_add(1, Ordering::Relaxed);
-                }
-            });
-        }
-        during();
-        ends.store(true, Ordering::Relaxed);
-    });
-    count.into_inner()
-}
-
-#[test]
-fn a_reload_refuses_and_resets_nothing() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let Some(command) = packaged(folder.path(), 1) else { return };
-    let Some(cable) = Cable::new(1) else { return };
-    let server = PreloadedProgram::start(&cable, command, true);
-    // A successor is one that asks later than this.
-    thread::sleep(Duration::from_millis(1100));
-    let master = server.child.id().to_string();
-    // A download that outlives the reload.
-    let mut slow = cable.theirs.run(|| {
-        let mut slow = BufReader::new(connected());
-        slow.get_mut().write_all(b"GET /file HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
-        slow
-    });
-    let count = under_load(&cable, || {
-        thread::sleep(Duration::from_millis(300));
-        assert!(Command::new("kill").args(["-HUP", &master]).status().expect("kill").success());
-        thread::sleep(Duration::from_secs(2));
-        assert_eq!(owners(&server).len(), 1, "the old worker has a connection: {}", server.said());
-        assert!(body(&mut slow) == pattern(20 << 20));
-        drop(slow);
+fn a_process_that_sleeps_in_a_call_gets_the_queue_of_one_that_ended() {
+    for how in ["epoll_pwait", "poll", "select", "accept"] {
+        let [ip, port] = at();
+        let file = script("successor.py");
+        let Some(command) = python(&[file.to_str().expect("a name"), &ip, &port, how]) else { return };
+        let Some(cable) = Cable::new(1) else { return };
+        let server = PreloadedProgram::start(&cable, command, true);
         wait_for_owners(&server, 2);
-        thread::sleep(Duration::from_millis(500));
-    });
-    assert!(count > 100, "{count}");
-    let [old, new] = owners(&server)[..] else { panic!("{}", server.said()) };
-    assert!(old != new && !Path::new(&format!("/proc/{old}")).exists());
-    cable.theirs.run(|| {
-        let _open = connected();
-        assert_eq!(of_the_kernel(&cable), 0);
-    });
+        cable.theirs.run(|| {
+            let mut client = connected();
+            let mut said = [0; 4];
+            client.read_exact(&mut said).expect("a greeting");
+            assert_eq!((&said, of_the_kernel(&cable)), (b"here", 0), "{how}");
+        });
+    }
 }
 
 /// One short connection.

@@ -1,4 +1,4 @@
-"""Waits for connections in two processes: one that ends soon, and one that sleeps in epoll_pwait meanwhile."""
+"""Waits for connections in two processes: one that ends soon, and one that sleeps in a call meanwhile."""
 
 import ctypes
 import os
@@ -25,9 +25,17 @@ if os.fork() == 0:
 
 # Whoever asks later than the first process waits for its queue.
 time.sleep(0.5)
-epoll = waiting()
-library = ctypes.CDLL(None)
-library.epoll_pwait(epoll.fileno(), ctypes.create_string_buffer(12), 1, -1, None)
+how = sys.argv[3]
+if how == "epoll_pwait":
+    epoll = waiting()
+    library = ctypes.CDLL(None)
+    library.epoll_pwait(epoll.fileno(), ctypes.create_string_buffer(12), 1, -1, None)
+elif how == "poll":
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    poll.poll()
+elif how == "select":
+    select.select([listener], [], [])
 connection, _ = listener.accept()
 connection.sendall(b"here")
 connection.recv(1)

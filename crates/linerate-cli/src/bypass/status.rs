@@ -123,6 +123,7 @@ fn document(status: &LenderStatus, facts: &BypassFacts) -> BypassDocument {
     let workers = status.borrowers.iter().map(|worker| BypassWorker {
         pid: worker.pid,
         queues: worker.queues.clone(),
+        replaced: worker.is_replaced,
         since: rfc3339(worker.since),
         counts: counts(worker.counts),
     });
@@ -266,7 +267,11 @@ pub(crate) fn text(document: &BypassDocument) -> String {
     };
     for worker in &document.workers {
         let queues = worker.queues.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        let queues = if queues.is_empty() { "kernel" } else { &queues };
+        let queues = match (queues.is_empty(), worker.replaced) {
+            (false, _) => queues.as_str(),
+            (true, false) => "kernel",
+            (true, true) => "replaced",
+        };
         line(&worker.pid.to_string(), queues, &worker.counts, &worker.since);
     }
     if document.ended > 0 {

@@ -44,6 +44,9 @@ pub struct BypassWorker {
     pub pid: u32,
     /// Its receive queues; empty: it serves from the kernel.
     pub queues: Vec<u32>,
+    /// It has given its queues to a successor, and only its last connections are in user space.
+    #[serde(default)]
+    pub replaced: bool,
     /// When it first waited for a connection (RFC 3339, UTC).
     pub since: String,
     /// What it has done.
