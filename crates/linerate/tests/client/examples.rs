@@ -38,7 +38,7 @@ fn no_example_is_much_longer_than_with_reqwest() {
     let page = read("docs/CLIENT.md");
     for name in ["rest", "download", "uploader", "links", "proxy", "layers"] {
         let ours = lines(&format!("crates/linerate/examples/{name}.rs"));
-        let theirs = lines(&format!("bench/peers/examples/{name}.rs"));
+        let theirs = lines(&format!("bench/peers/examples/reqwest_{name}.rs"));
         assert!(ours * 10 <= theirs * 11, "{name}.rs has {ours} lines, with reqwest {theirs}");
         let row = format!("| `{name}.rs` | {ours} | {theirs} |");
         assert!(page.contains(&row), "docs/CLIENT.md lacks {row}");

@@ -1,6 +1,6 @@
 //! A download of any size into a file, piece by piece, with its progress.
 //!
-//! `cargo run -p linerate-bench-peers --example download http://127.0.0.1:8080/big FILE`
+//! `cargo run -p linerate-bench-peers --example reqwest_download http://127.0.0.1:8080/big FILE`
 
 use std::error::Error;
 use std::fs::File;

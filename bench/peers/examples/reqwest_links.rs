@@ -1,6 +1,6 @@
 //! A crawler over several hosts: it follows links up to a number of pages, several at a time.
 //!
-//! `cargo run -p linerate-bench-peers --example links http://127.0.0.1:8080/ 100`
+//! `cargo run -p linerate-bench-peers --example reqwest_links http://127.0.0.1:8080/ 100`
 
 use std::collections::{BTreeMap, HashSet};
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! A service of tower with layers around the client: it traces calls, repeats those that met a busy server, ends those
 //! that take too long, and unpacks bodies. reqwest follows redirects itself.
 //!
-//! `cargo run -p linerate-bench-peers --example layers http://127.0.0.1:8080 PATH...`
+//! `cargo run -p linerate-bench-peers --example reqwest_layers http://127.0.0.1:8080 PATH...`
 
 use std::error::Error;
 use std::future::{Ready, ready};

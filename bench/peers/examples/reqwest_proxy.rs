@@ -2,7 +2,7 @@
 //!
 //! It holds each message as a whole: requests of up to 1 MiB (413 beyond) and responses of up to 16 MiB (502 beyond).
 //!
-//! `cargo run -p linerate-bench-peers --example proxy 127.0.0.1:8080 http://127.0.0.1:9000`
+//! `cargo run -p linerate-bench-peers --example reqwest_proxy 127.0.0.1:8080 http://127.0.0.1:9000`
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! A REST API that wants a token: creates an item, changes it, reads it, and deletes it.
 //!
-//! `cargo run -p linerate-bench-peers --example rest http://127.0.0.1:8080 TOKEN`
+//! `cargo run -p linerate-bench-peers --example reqwest_rest http://127.0.0.1:8080 TOKEN`
 
 use std::error::Error;
 

@@ -1,7 +1,7 @@
 //! A bulk uploader: it puts many documents, and tells those that are there from those that are not, also when the server
 //! closes connections meanwhile. PUT is idempotent, so it sends again what got no response.
 //!
-//! `cargo run -p linerate-bench-peers --example uploader http://127.0.0.1:8080 FILE...`
+//! `cargo run -p linerate-bench-peers --example reqwest_uploader http://127.0.0.1:8080 FILE...`
 
 use std::error::Error;
 
