@@ -11,8 +11,9 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use linerate_serve::{ServerOptions, spawn_with, tower};
+use linerate_serve::{Request, Response, ServerOptions, spawn_with, tower};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -109,6 +110,20 @@ fn shortened(script: &str) -> String {
     out
 }
 
+/// The paths of examples/axum-sqlite, without its database.
+async fn notes(request: Request) -> Response {
+    static ADDED: AtomicU64 = AtomicU64::new(0);
+    let path = request.path().to_owned();
+    if request.method() == "POST" && path == "/notes" {
+        let id = ADDED.fetch_add(1, Ordering::Relaxed) + 1;
+        return Response::text(format!("{{\"id\":{id},\"text\":\"kept\"}}")).with_status(201);
+    }
+    match path.strip_prefix("/notes/").and_then(|id| id.parse::<u64>().ok()) {
+        Some(id) if (1..=ADDED.load(Ordering::Relaxed)).contains(&id) => Response::text(format!("{id}")),
+        _ => Response::status(404),
+    }
+}
+
 /// Runs all of a page's blocks as one script; what it started ends with it.
 fn page_runs(name: &str) {
     let folders = [folder(), folder().with_file_name("chapters")];
@@ -119,7 +134,12 @@ fn page_runs(name: &str) {
     let server = linerate_serve::spawn(ServerOptions::default()).expect("it starts");
     let greeter = helloworld::greeter_server::GreeterServer::new(service::MyGreeter);
     let grpc = spawn_with(ServerOptions::default(), move || tower(greeter.clone())).expect("it starts");
-    let known = [("127.0.0.1:8080", server.addr().port()), ("127.0.0.1:50051", grpc.addr().port())];
+    let notes = spawn_with(ServerOptions::default(), || notes).expect("it starts");
+    let known = [
+        ("127.0.0.1:8080", server.addr().port()),
+        ("127.0.0.1:50051", grpc.addr().port()),
+        ("127.0.0.1:8095", notes.addr().port()),
+    ];
     let script = format!("{PREAMBLE}{}", with_free_ports(&shortened(&script), &known));
     let ours = Path::new(env!("CARGO_BIN_EXE_linerate")).parent().expect("a folder");
     let path = format!("{}:{}:/usr/sbin", ours.display(), std::env::var("PATH").unwrap_or_default());
@@ -169,10 +189,12 @@ recipes! {
     log_in "log-in.md"
     per_endpoint "per-endpoint.md"
     ramp "ramp.md"
+    rest_database "rest-database.md"
     self_signed "self-signed.md"
     share_report "share-report.md"
     stop_at_first_error "stop-at-first-error.md"
     unclear "unclear.md"
+    upload "upload.md"
     weights "weights.md"
 }
 
@@ -437,4 +459,36 @@ fn the_unit_is_sound() {
     let output = Command::new(analyze).args(["verify", "--man=no"]).arg(&file).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!said.contains("site.service"), "{said}");
+}
+
+/// The rows of book/tasks.md: task, command, page, words.
+fn tasks() -> Vec<Vec<String>> {
+    let page = std::fs::read_to_string(folder().with_file_name("tasks.md")).expect("a page");
+    let rows = page.lines().filter(|line| line.starts_with("| ")).skip(2);
+    let cells = |row: &str| row.trim_matches(['|', ' ']).split(" | ").map(str::to_owned).collect();
+    rows.map(cells).collect()
+}
+
+/// Each task has a command that is accepted and a page, and help finds it by the words beside it.
+#[test]
+fn the_twenty_four_tasks_are_found() {
+    let readme = std::fs::read_to_string(folder().join("../../README.md")).expect("README.md");
+    assert!(readme.contains("(book/tasks.md)"));
+    let tasks = tasks();
+    assert_eq!(tasks.len(), 24);
+    for task in &tasks {
+        let [what, command, page, words] = task.as_slice() else { panic!("{task:?}") };
+        let line = shell_words(command.trim_matches('`'));
+        assert_eq!(line[0], "linerate", "{what}");
+        is_accepted(&line[1..]);
+        let link = page.split_once("](").map(|(_, rest)| rest.trim_end_matches(')')).expect("a link");
+        let file = folder().with_file_name(link);
+        let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{what}: {link}: {e}"));
+        let topic = file.file_stem().expect("a name").to_string_lossy().to_lowercase();
+        let said = common::run(&["help", words]);
+        let title = text.lines().next().unwrap_or_default().trim_start_matches("# ");
+        let is_page = said.out.starts_with(title) || said.out.contains(&format!("Usage: linerate {words}"));
+        assert_eq!(said.code, Some(0), "{what}: {said:?}");
+        assert!(is_page || said.out.contains(&format!("linerate help {topic} ")), "{what}: {said:?}");
+    }
 }

@@ -24,8 +24,9 @@ macro_rules! recipe {
 }
 
 /// In the order of the book.
-pub(super) const TOPICS: [Topic; 38] = [
+pub(super) const TOPICS: [Topic; 39] = [
     topic!("start", "the first five minutes"),
+    topic!("tasks", "twenty-four tasks: the command of each, and its page"),
     topic!("recipes", "everyday tasks and their commands; each is a topic too"),
     topic!("load-testing", "closed and open loop, and what a closed loop leaves out"),
     topic!("how-long", "for how long, and with how many connections"),
@@ -66,8 +67,9 @@ pub(super) const TOPICS: [Topic; 38] = [
 ];
 
 /// In the order of the page `recipes`.
-pub(super) const RECIPES: [Topic; 27] = [
+pub(super) const RECIPES: [Topic; 29] = [
     recipe!("json-post", "POST JSON with a bearer token"),
+    recipe!("upload", "upload a file"),
     recipe!("self-signed", "HTTPS with a self-signed certificate"),
     recipe!("ramp", "raise the rate step by step"),
     recipe!("weights", "several URLs, with weights"),
@@ -90,6 +92,7 @@ pub(super) const RECIPES: [Topic; 27] = [
     recipe!("before-after", "did the fix help?"),
     recipe!("capture-production", "look at production without touching it"),
     recipe!("folder-https", "serve a folder over HTTPS"),
+    recipe!("rest-database", "a REST API with a database"),
     recipe!("behind-nginx", "behind nginx"),
     recipe!("systemd", "as a systemd service"),
     recipe!("docker", "in Docker"),
