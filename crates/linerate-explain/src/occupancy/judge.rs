@@ -48,6 +48,11 @@ impl LoadFigures {
         self.cpu_s / self.seconds.max(1e-9)
     }
 
+    /// Cores that the server used or was ready for.
+    fn wanted(&self) -> f64 {
+        (self.cpu_s + self.waited_s) / self.seconds.max(1e-9)
+    }
+
     /// CPU time for each response, seconds.
     fn cost(&self) -> f64 {
         self.cpu_s / self.answered.max(1) as f64
@@ -165,8 +170,13 @@ const SWITCHED: f64 = 0.25;
 const SWITCHES: f64 = 2.0;
 /// A latency of this many round trips and CPU times is spent waiting inside the server.
 const INSIDE: f64 = 4.0;
-/// The shortest wait inside that is called one, seconds.
+/// The shortest wait inside that is called one, seconds, also on a machine whose cores are full. Reason:
+/// there a client that waits for a core sees responses some milliseconds late.
 const LEAST_WAIT: f64 = 0.5e-3;
+const LEAST_WAIT_FULL: f64 = 10e-3;
+/// Cores, from which and up to which threads of which one runs at a time keep one busy.
+const ALONE: f64 = 0.85;
+const NOT_ALONE: f64 = 1.15;
 
 /// Judges a run.
 pub fn judge(table: &OccupancyTable, run: &LoadFigures) -> OccupancyVerdict {
@@ -299,18 +309,30 @@ enum Filled {
     OneAtATime,
 }
 
+/// Time in which a core was wanted. If others had it for a large part of that, they are the limit.
+fn claimed(ran: f64, waited: f64) -> f64 {
+    if waited < WAITED * (ran + waited) { ran + waited } else { ran }
+}
+
 fn filled(table: &OccupancyTable, run: &LoadFigures) -> Option<Filled> {
-    let busy = run.busy();
-    let busiest = table.busiest().as_secs_f64() / run.seconds.max(1e-9);
-    if busy >= FULL * run.cores {
+    let seconds = run.seconds.max(1e-9);
+    let (ran, waited) = table.busiest();
+    if run.busy() >= FULL * run.cores {
         return Some(Filled::All);
     }
-    if busiest >= FULL {
+    // Where others of its threads want cores, too, one is not what fills up.
+    let waited = if run.wanted() <= NOT_ALONE { waited } else { 0.0 };
+    if claimed(ran, waited) >= FULL * seconds {
         return Some(Filled::OneThread);
     }
-    // One core's worth in all, by threads of which none has it for itself, and while others wait.
-    let alone = (0.85..=1.15).contains(&busy) && busiest < 0.6 && table.running() < 1.7;
-    (run.cores >= 1.9 && alone && table.waiting() >= 1.0).then_some(Filled::OneAtATime)
+    let one_core = claimed(run.cpu_s, run.waited_s) >= ALONE * seconds && is_one_at_a_time(table, run);
+    (one_core && ran < 0.6 * seconds).then_some(Filled::OneAtATime)
+}
+
+/// One core's worth in all, by threads of which one runs while others wait.
+fn is_one_at_a_time(table: &OccupancyTable, run: &LoadFigures) -> bool {
+    let alone = run.busy() <= NOT_ALONE && run.wanted() >= ALONE && table.running() < 1.7;
+    run.cores >= 1.9 && alone && table.waiting() >= 1.0
 }
 
 fn full(table: &OccupancyTable, run: &LoadFigures, verdict: &mut OccupancyVerdict) -> bool {
@@ -330,7 +352,7 @@ fn full(table: &OccupancyTable, run: &LoadFigures, verdict: &mut OccupancyVerdic
     let most = a_second(run.ceiling(1.0));
     let who = match filled {
         Filled::All => format!("{} in use", cores(run.cores)),
-        Filled::OneThread => "one thread fills its core".to_owned(),
+        Filled::OneThread => one_thread(table, run),
         Filled::OneAtATime => {
             verdict.signs.push(format!("{:.1} threads waited for another one (futex)", table.waiting()));
             "its threads run one at a time, as a lock makes them (Python's GIL)".to_owned()
@@ -350,6 +372,15 @@ fn full(table: &OccupancyTable, run: &LoadFigures, verdict: &mut OccupancyVerdic
     }
     verdict.cures.push(cure("half the CPU for each request".to_owned(), 2.0 * run.ceiling(used)));
     true
+}
+
+fn one_thread(table: &OccupancyTable, run: &LoadFigures) -> String {
+    let (ran, waited) = table.busiest();
+    if ran >= FULL * run.seconds {
+        return "one thread fills its core".to_owned();
+    }
+    let part = 100.0 * waited / (ran + waited);
+    format!("one thread always wants its core, which others had for {part:.0} % of that time")
 }
 
 /// Cores that are full of switches.
@@ -379,8 +410,10 @@ fn switches(run: &LoadFigures, verdict: &mut OccupancyVerdict) -> bool {
 fn no_core(table: &OccupancyTable, run: &LoadFigures, verdict: &mut OccupancyVerdict) -> bool {
     let share = run.waited_s / (run.waited_s + run.cpu_s);
     let Some(machine) = run.machine_busy else { return false };
-    let wanted = (run.waited_s + run.cpu_s) / run.seconds.max(1e-9);
-    if share < WAITED || machine < FULL || wanted < FULL || table.running() < AGREES * run.busy() {
+    let wanted = run.wanted();
+    // Where it wanted all cores and did not get them, a small share is what is missing.
+    let is_short = share >= WAITED || wanted >= FULL * run.cores;
+    if !is_short || machine < FULL || wanted < FULL || table.running() < AGREES * run.busy() {
         return false;
     }
     verdict.limit = ServerLimit::WaitingForCore;
@@ -493,10 +526,13 @@ fn unhurried(
 ) -> bool {
     let (Some(latency), Some(in_flight)) = (run.latency_s, verdict.in_flight) else { return false };
     let unread = queue.in_sockets.unwrap_or(0.0);
-    let own = run.cost() + run.round_trip_s.unwrap_or(0.0);
+    let ready = run.waited_s / run.answered.max(1) as f64;
+    let own = run.cost() + ready + run.round_trip_s.unwrap_or(0.0);
     // Threads that wait for others while requests are held may be kept out by a lock.
-    let can_be_free = table.free() >= 0.5;
-    let waits = latency >= LEAST_WAIT && latency > INSIDE * own;
+    let can_be_free = table.free() >= 0.5 && !is_one_at_a_time(table, run);
+    let is_full = run.machine_busy.is_none_or(|busy| busy >= FULL);
+    let least = if is_full { LEAST_WAIT_FULL } else { LEAST_WAIT };
+    let waits = latency >= least && latency > INSIDE * own;
     if waits && unread < QUEUE.max(0.2 * in_flight) && (can_be_free || table.blocked() >= 0.5 * in_flight) {
         verdict.limit = ServerLimit::Waits;
         verdict.signs = vec![

@@ -3,6 +3,8 @@
 
 mod judge;
 #[cfg(test)]
+mod kinds;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
@@ -36,6 +38,8 @@ pub struct ThreadMoment {
     pub activity: ThreadActivity,
     /// Time on a core since it began.
     pub ran: Duration,
+    /// Time ready and without a core since it began.
+    pub waited: Duration,
 }
 
 /// One look at a server.
@@ -52,6 +56,8 @@ pub struct OccupancyLook {
 struct ThreadTally {
     first: Duration,
     last: Duration,
+    first_waited: Duration,
+    last_waited: Duration,
     /// It was started during the run, as those are that serve one request.
     is_new: bool,
     looks: u64,
@@ -86,10 +92,11 @@ impl OccupancyTable {
                 continue;
             }
             // A thread that was started meanwhile has used all its time in the run.
-            let first = if is_first { moment.ran } else { Duration::ZERO };
-            let new = ThreadTally { first, is_new: !is_first, ..Default::default() };
+            let (first, first_waited) =
+                if is_first { (moment.ran, moment.waited) } else { Default::default() };
+            let new = ThreadTally { first, first_waited, is_new: !is_first, ..Default::default() };
             let tally = self.by_thread.entry(moment.id).or_insert(new);
-            tally.last = moment.ran;
+            (tally.last, tally.last_waited) = (moment.ran, moment.waited);
             if !is_first {
                 tally.looks += 1;
                 tally.blocked += u64::from(matches!(moment.activity, ThreadActivity::Blocked(_)));
@@ -156,9 +163,10 @@ impl OccupancyTable {
         self.calls.iter().max_by_key(|(_, n)| **n).map_or("a blocking call", |(call, _)| call)
     }
 
-    /// The time on cores of the busiest thread.
-    fn busiest(&self) -> Duration {
-        self.by_thread.values().map(ThreadTally::ran).max().unwrap_or_default()
+    /// The busiest thread: its time on cores, and ready without one, seconds.
+    fn busiest(&self) -> (f64, f64) {
+        let busiest = self.by_thread.values().max_by_key(|tally| tally.ran());
+        busiest.map_or((0.0, 0.0), |tally| (tally.ran().as_secs_f64(), tally.waited().as_secs_f64()))
     }
 
     /// The threads that were seen in blocking calls and serve: a runtime has threads that only sleep, and
@@ -185,6 +193,10 @@ impl OccupancyTable {
 impl ThreadTally {
     fn ran(&self) -> Duration {
         self.last.saturating_sub(self.first)
+    }
+
+    fn waited(&self) -> Duration {
+        self.last_waited.saturating_sub(self.first_waited)
     }
 }
 

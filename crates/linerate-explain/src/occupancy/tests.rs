@@ -1,7 +1,7 @@
 use super::*;
 
 fn thread(id: u32, activity: ThreadActivity, ran_ms: u64) -> ThreadMoment {
-    ThreadMoment { id, activity, ran: Duration::from_millis(ran_ms) }
+    ThreadMoment { id, activity, ran: Duration::from_millis(ran_ms), waited: Duration::ZERO }
 }
 
 /// Twenty looks in two seconds: `at` says what each thread does, and `share` the cores that it uses.
