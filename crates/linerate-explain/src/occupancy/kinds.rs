@@ -30,11 +30,11 @@ fn table(threads: &[Kind], queued: u64) -> OccupancyTable {
 
 /// What the client saw: responses a second, latency in ms, requests in flight.
 #[derive(Clone, Copy)]
-struct Client(f64, f64, u64);
+struct KnownLoad(f64, f64, u64);
 
 /// Judges threads under a load; `busy` is the share of the machine's time that was used.
-fn verdict(threads: &[Kind], queued: u64, client: Client, busy: f64) -> OccupancyVerdict {
-    let Client(rate, latency_ms, places) = client;
+fn verdict(threads: &[Kind], queued: u64, client: KnownLoad, busy: f64) -> OccupancyVerdict {
+    let KnownLoad(rate, latency_ms, places) = client;
     judge(&table(threads, queued), &figures(threads, rate, latency_ms, Some(places), busy))
 }
 
@@ -72,14 +72,14 @@ fn is(expected: ServerLimit, found: &OccupancyVerdict) {
 #[test]
 fn one_thread_that_sleeps_is_blocked_on_any_machine() {
     // 50 ms of sleep in Python's HTTPServer, gunicorn's sync worker, or /block/50.
-    is(ServerLimit::Blocked, &verdict(&[(SLEEPS, 1.0, 0.012, 0.001)], 14, Client(19.7, 800.0, 16), 0.05));
+    is(ServerLimit::Blocked, &verdict(&[(SLEEPS, 1.0, 0.012, 0.001)], 14, KnownLoad(19.7, 800.0, 16), 0.05));
     // Beside two loops it waits 4 ms for a core after each sleep.
-    is(ServerLimit::Blocked, &verdict(&[(SLEEPS, 0.9, 0.012, 0.07)], 14, Client(18.2, 860.0, 16), 1.0));
+    is(ServerLimit::Blocked, &verdict(&[(SLEEPS, 0.9, 0.012, 0.07)], 14, KnownLoad(18.2, 860.0, 16), 1.0));
     // Node blocks nobody by a timer, and its pool for files sleeps in a futex.
     let node = [(Free, 1.0, 0.02, 0.001), (Waiting, 1.0, 0.0, 0.0), (Waiting, 1.0, 0.0, 0.0)];
-    is(ServerLimit::Waits, &verdict(&node, 0, Client(158.0, 101.0, 16), 0.05));
+    is(ServerLimit::Waits, &verdict(&node, 0, KnownLoad(158.0, 101.0, 16), 0.05));
     let node = [(Free, 0.9, 0.02, 0.2), (Waiting, 1.0, 0.0, 0.0), (Waiting, 1.0, 0.0, 0.0)];
-    is(ServerLimit::Waits, &verdict(&node, 0, Client(152.0, 105.0, 16), 1.0));
+    is(ServerLimit::Waits, &verdict(&node, 0, KnownLoad(152.0, 105.0, 16), 1.0));
 }
 
 #[test]
@@ -87,19 +87,19 @@ fn pools_of_processes_and_of_threads_are_full() {
     // gunicorn's arbiter waits in select, and each of three workers sleeps in its handler.
     let arbiter = (Free, 1.0, 0.001, 0.0);
     let workers = [arbiter, (SLEEPS, 1.0, 0.01, 0.0), (SLEEPS, 1.0, 0.01, 0.0), (SLEEPS, 1.0, 0.01, 0.0)];
-    let found = verdict(&workers, 12, Client(59.0, 270.0, 16), 0.06);
+    let found = verdict(&workers, 12, KnownLoad(59.0, 270.0, 16), 0.06);
     is(ServerLimit::PoolFull, &found);
     assert!(found.text.contains("its 3 threads sit in nanosleep for 50"), "{}", found.text);
     let late = workers.map(|(what, _, ran, _)| (what, if what == SLEEPS { 0.8 } else { 1.0 }, ran, 0.1));
-    is(ServerLimit::PoolFull, &verdict(&late, 12, Client(52.0, 300.0, 16), 1.0));
+    is(ServerLimit::PoolFull, &verdict(&late, 12, KnownLoad(52.0, 300.0, 16), 1.0));
     // gthread: a thread that accepts beside four that work; requests wait in its own queue.
     let acceptor = (Free, 1.0, 0.02, 0.0);
     let threads = [arbiter, acceptor, (SLEEPS, 1.0, 0.01, 0.0), (SLEEPS, 1.0, 0.01, 0.0)];
     let threads = [&threads[..], &[(SLEEPS, 1.0, 0.01, 0.0), (SLEEPS, 1.0, 0.01, 0.0)]].concat();
-    is(ServerLimit::PoolFull, &verdict(&threads, 0, Client(79.0, 202.0, 16), 0.08));
+    is(ServerLimit::PoolFull, &verdict(&threads, 0, KnownLoad(79.0, 202.0, 16), 0.08));
     // A thread for each connection: nothing queues.
     let each = [&[acceptor][..], &[(SLEEPS, 1.0, 0.002, 0.0); 16]].concat();
-    is(ServerLimit::Waits, &verdict(&each, 0, Client(52.9, 302.0, 16), 0.05));
+    is(ServerLimit::Waits, &verdict(&each, 0, KnownLoad(52.9, 302.0, 16), 0.05));
 }
 
 #[test]
@@ -107,19 +107,19 @@ fn one_thread_that_computes_is_bound_by_its_core_or_waits_for_one() {
     let node = |ran: f64, waited: f64| {
         [(Running, 1.0, ran, waited), (Waiting, 1.0, 0.0, 0.0), (Waiting, 1.0, 0.0, 0.0)]
     };
-    let found = verdict(&node(0.985, 0.005), 14, Client(98.0, 162.0, 16), 0.55);
+    let found = verdict(&node(0.985, 0.005), 14, KnownLoad(98.0, 162.0, 16), 0.55);
     is(ServerLimit::CpuBound, &found);
     assert!(found.text.contains("one thread fills its core"), "{}", found.text);
     // Others had its core now and then.
     for waited in [0.1, 0.2, 0.28] {
-        let found = verdict(&node(0.985 - waited, waited), 14, Client(80.0, 200.0, 16), 0.95);
+        let found = verdict(&node(0.985 - waited, waited), 14, KnownLoad(80.0, 200.0, 16), 0.95);
         is(ServerLimit::CpuBound, &found);
         assert!(found.text.contains("which others had for"), "{}", found.text);
     }
     for waited in [0.31, 0.5, 0.66] {
         is(
             ServerLimit::WaitingForCore,
-            &verdict(&node(0.985 - waited, waited), 14, Client(50.0, 320.0, 16), 1.0),
+            &verdict(&node(0.985 - waited, waited), 14, KnownLoad(50.0, 320.0, 16), 1.0),
         );
     }
 }
@@ -130,31 +130,31 @@ fn threads_under_one_lock_compute_one_at_a_time() {
         let each = (Waiting, 1.0, ran / 8.0, waited / 8.0);
         [&[(Free, 1.0, 0.01, 0.0), (Running, 1.0, ran / 8.0, waited / 8.0)][..], &[each; 7]].concat()
     };
-    let found = verdict(&python(0.99, 0.02), 0, Client(100.0, 80.0, 8), 0.55);
+    let found = verdict(&python(0.99, 0.02), 0, KnownLoad(100.0, 80.0, 8), 0.55);
     is(ServerLimit::CpuBound, &found);
     assert!(found.text.contains("one at a time"), "{}", found.text);
-    is(ServerLimit::CpuBound, &verdict(&python(0.75, 0.24), 0, Client(75.0, 106.0, 8), 0.97));
-    is(ServerLimit::WaitingForCore, &verdict(&python(0.5, 0.6), 0, Client(50.0, 160.0, 8), 1.0));
+    is(ServerLimit::CpuBound, &verdict(&python(0.75, 0.24), 0, KnownLoad(75.0, 106.0, 8), 0.97));
+    is(ServerLimit::WaitingForCore, &verdict(&python(0.5, 0.6), 0, KnownLoad(50.0, 160.0, 8), 1.0));
 }
 
 #[test]
 fn gos_coroutines_wait_without_a_thread_and_compute_on_all_cores() {
     // The runtime's own thread sleeps for 10 ms at a time; the others are idle.
     let idle = [(SLEEPS, 1.0, 0.003, 0.0), (Free, 1.0, 0.02, 0.0), (Waiting, 1.0, 0.01, 0.0)];
-    let found = verdict(&idle, 0, Client(158.0, 101.0, 16), 0.05);
+    let found = verdict(&idle, 0, KnownLoad(158.0, 101.0, 16), 0.05);
     is(ServerLimit::Waits, &found);
     assert!(found.text.contains("none holds a thread"), "{}", found.text);
     let late = idle.map(|(what, _, ran, _)| (what, 0.9, ran, 0.05));
-    is(ServerLimit::Waits, &verdict(&late, 0, Client(150.0, 106.0, 16), 1.0));
+    is(ServerLimit::Waits, &verdict(&late, 0, KnownLoad(150.0, 106.0, 16), 1.0));
     let busy = |ran: f64, waited: f64| {
         let works = (Running, 1.0, ran, waited);
         [(SLEEPS, 1.0, 0.002, 0.0), works, works, (Waiting, 1.0, 0.0, 0.0)]
     };
-    let found = verdict(&busy(0.97, 0.02), 3, Client(40.0, 400.0, 16), 1.0);
+    let found = verdict(&busy(0.97, 0.02), 3, KnownLoad(40.0, 400.0, 16), 1.0);
     is(ServerLimit::CpuBound, &found);
     assert!(found.text.contains("2 cores in use"), "{}", found.text);
     for waited in [0.15, 0.25, 0.5] {
-        let found = verdict(&busy(0.97 - waited, waited), 6, Client(30.0, 530.0, 16), 1.0);
+        let found = verdict(&busy(0.97 - waited, waited), 6, KnownLoad(30.0, 530.0, 16), 1.0);
         is(ServerLimit::WaitingForCore, &found);
     }
 }
