@@ -53,9 +53,10 @@ impl Lender {
             return Vec::new();
         };
         let oldest = self.borrowers.remove(oldest);
-        let pid = passing::maker(oldest.control.as_fd()).unwrap_or_default();
+        let who = passing::maker(oldest.control.as_fd());
+        let who = who.map_or_else(|_| "an old process".to_owned(), |pid| format!("process {pid}"));
         say(&format!(
-            "process {pid} still has connections after {GENERATIONS} reloads, and they are reset\n  hint: \
+            "{who} still has connections after {GENERATIONS} reloads, and they are reset\n  hint: \
              worker_shutdown_timeout ends nginx's earlier"
         ));
         // If it cannot be told, it sees our end of the pair closed.

@@ -46,19 +46,38 @@ pub(super) enum LendingStep {
     AskBack(BorrowerId),
 }
 
+/// How far the owner of a share has left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ShareLeave {
+    /// It accepts connections.
+    Stays,
+    /// It has closed its listeners, and is to be asked for the queues then.
+    AskAt(Time),
+    /// The same, and nobody waited for the queues when it was time to ask.
+    Unasked,
+    /// It was asked for them.
+    Asked,
+}
+
 #[derive(Debug)]
 struct QueueShare {
     queues: Vec<u32>,
     owner: Option<BorrowerId>,
     since: Time,
-    /// The owner has closed its listeners.
-    leaves: bool,
     /// New connections are the kernel's until then.
     to_kernel_until: Option<Time>,
-    /// When the owner, which leaves, is to be asked for the queues.
-    ask_back_at: Option<Time>,
-    /// The owner was asked for them.
-    is_asked: bool,
+    leave: ShareLeave,
+}
+
+impl QueueShare {
+    /// The owner has closed its listeners.
+    fn leaves(&self) -> bool {
+        self.leave != ShareLeave::Stays
+    }
+
+    fn ask_at(&self) -> Option<Time> {
+        if let ShareLeave::AskAt(at) = self.leave { Some(at) } else { None }
+    }
 }
 
 /// The shares of an interface.
@@ -85,7 +104,7 @@ impl QueueShares {
     /// Whether new connections of this queue are its borrower's alone.
     pub(super) fn is_whole(&self, queue: u32) -> bool {
         let share = self.shares.iter().find(|share| share.queues.contains(&queue));
-        share.is_some_and(|share| !share.leaves && share.to_kernel_until.is_none())
+        share.is_some_and(|share| !share.leaves() && share.to_kernel_until.is_none())
     }
 
     /// The queues that a process has.
@@ -104,7 +123,7 @@ impl QueueShares {
         let mut steps = self.lend_free(now);
         if self.waiting.contains(&who) {
             steps.push(LendingStep::Wait(who));
-            let settled = |share: &&mut QueueShare| !share.leaves && share.since + SETTLED <= now;
+            let settled = |share: &&mut QueueShare| !share.leaves() && share.since + SETTLED <= now;
             // With several, each that asks stands for another one that leaves.
             let next = self.shares.iter_mut().filter(settled).min_by_key(|share| share.to_kernel_until);
             if let Some(share) = next {
@@ -112,8 +131,8 @@ impl QueueShares {
                 steps.push(LendingStep::ToKernel(share.queues.clone()));
             }
             // It may ask after the old ones have begun to leave.
-            for share in self.shares.iter_mut().filter(|share| share.leaves && !share.is_asked) {
-                share.ask_back_at.get_or_insert(now);
+            for share in self.shares.iter_mut().filter(|share| share.leave == ShareLeave::Unasked) {
+                share.leave = ShareLeave::AskAt(now);
             }
         }
         steps
@@ -124,7 +143,7 @@ impl QueueShares {
         let Some(share) = self.shares.iter_mut().find(|share| share.owner == Some(who)) else {
             return Vec::new();
         };
-        (share.leaves, share.ask_back_at) = (true, Some(now + GRACE));
+        share.leave = ShareLeave::AskAt(now + GRACE);
         vec![LendingStep::ToKernel(share.queues.clone())]
     }
 
@@ -132,8 +151,7 @@ impl QueueShares {
     pub(super) fn ended(&mut self, who: BorrowerId, now: Time) -> Vec<LendingStep> {
         self.waiting.retain(|waiting| *waiting != who);
         for share in self.shares.iter_mut().filter(|share| share.owner == Some(who)) {
-            (share.owner, share.leaves, share.to_kernel_until) = (None, false, None);
-            (share.ask_back_at, share.is_asked) = (None, false);
+            (share.owner, share.to_kernel_until, share.leave) = (None, None, ShareLeave::Stays);
         }
         self.lend_free(now)
     }
@@ -149,8 +167,9 @@ impl QueueShares {
 
     /// When [`QueueShares::tick`] has something to do.
     pub(super) fn next(&self) -> Option<Time> {
-        let ends = self.shares.iter().filter(|share| !share.leaves).filter_map(|share| share.to_kernel_until);
-        let asks = self.shares.iter().filter_map(|share| share.ask_back_at);
+        let ends =
+            self.shares.iter().filter(|share| !share.leaves()).filter_map(|share| share.to_kernel_until);
+        let asks = self.shares.iter().filter_map(QueueShare::ask_at);
         ends.chain(asks).chain(self.settled_at).chain(self.again_at).min()
     }
 
@@ -163,7 +182,7 @@ impl QueueShares {
             steps = self.lend_free(now);
             steps.extend(self.waiting.iter().map(|who| LendingStep::Wait(*who)));
         }
-        for share in self.shares.iter_mut().filter(|share| !share.leaves) {
+        for share in self.shares.iter_mut().filter(|share| !share.leaves()) {
             if share.to_kernel_until.is_some_and(|until| until <= now) {
                 share.to_kernel_until = None;
                 steps.push(LendingStep::ToBorrower(share.queues.clone()));
@@ -179,13 +198,13 @@ impl QueueShares {
 
     /// Asks those that leave for their queues, as long as others wait.
     fn ask_back(&mut self, now: Time) -> Vec<LendingStep> {
-        let asked = self.shares.iter().filter(|share| share.is_asked).count();
+        let asked = self.shares.iter().filter(|share| share.leave == ShareLeave::Asked).count();
         let mut wanted = self.waiting.len().saturating_sub(asked);
         let mut steps = Vec::new();
-        for share in self.shares.iter_mut().filter(|share| share.ask_back_at.is_some_and(|at| at <= now)) {
-            share.ask_back_at = None;
+        for share in self.shares.iter_mut().filter(|share| share.ask_at().is_some_and(|at| at <= now)) {
+            share.leave = ShareLeave::Unasked;
             if let (Some(owner), 1..) = (share.owner, wanted) {
-                (share.is_asked, wanted) = (true, wanted - 1);
+                (share.leave, wanted) = (ShareLeave::Asked, wanted - 1);
                 steps.push(LendingStep::AskBack(owner));
             }
         }
@@ -200,10 +219,8 @@ impl QueueShares {
                 queues: (n..self.queues).step_by(count as usize).collect(),
                 owner: None,
                 since: now,
-                leaves: false,
                 to_kernel_until: None,
-                ask_back_at: None,
-                is_asked: false,
+                leave: ShareLeave::Stays,
             })
             .collect();
     }
