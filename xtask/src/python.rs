@@ -102,7 +102,7 @@ fn provide() -> Result<()> {
 }
 
 /// Has a module in the environment.
-fn install(module: &str, wanted: &str) -> Result<()> {
+pub(crate) fn install(module: &str, wanted: &str) -> Result<()> {
     if !works(python(&["-c", &format!("import {module}")]))
         && !works(python(&["-m", "pip", "install", "--quiet", wanted]))
     {

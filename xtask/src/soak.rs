@@ -6,7 +6,9 @@
 mod idle;
 mod serve;
 
-use anyhow::{Result, ensure};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
 
 use crate::test::results::TestTally;
 use xtask::shell;
@@ -98,14 +100,20 @@ impl Seeds {
         if let Some(seed) = self.seed {
             tests.env("LINERATE_SEED", seed.to_string());
         }
-        let mut tally = TestTally::default();
-        shell::lines(&mut tests, |line| {
-            tally.read(line);
-            println!("{line}");
-        })?;
-        // A test that has another name by now is no success.
-        ensure!(tally.good(), "no test ran: cargo test -p {}", test.join(" "));
+        run_tests(&mut tests).with_context(|| format!("cargo test -p {}", test.join(" ")))?;
         println!("{} seeds: {meaning}", self.seed.map_or(self.seeds, |_| 1));
         Ok(true)
     }
+}
+
+/// Runs tests and shows what they say.
+fn run_tests(tests: &mut Command) -> Result<()> {
+    let mut tally = TestTally::default();
+    shell::lines(tests, |line| {
+        tally.read(line);
+        println!("{line}");
+    })?;
+    // A test that has another name by now is no success.
+    ensure!(tally.good(), "no test ran");
+    Ok(())
 }

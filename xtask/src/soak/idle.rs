@@ -1,11 +1,9 @@
 //! `soak idle`: real servers close idle connections while a client pauses for about as long.
 
-use std::path::Path;
-use std::process::Command;
-
 use anyhow::{Result, ensure};
 
-use crate::test::results::TestTally;
+use super::run_tests;
+use crate::python;
 use xtask::{jars, shell};
 
 /// How much.
@@ -19,36 +17,17 @@ pub(super) struct IdleOptions {
 /// Runs it in a debug build: the client sleeps most of the time.
 pub(super) fn run(options: &IdleOptions) -> Result<bool> {
     let mut tests = shell::cargo();
-    tests.args([
-        "test",
-        "-p",
-        "linerate",
-        "--test",
-        "client_real",
-        "idle::",
-        "--",
-        "--nocapture",
-        "--test-threads",
-        "8",
-    ]);
-    tests.env("LINERATE_IDLE_CALLS", options.calls.to_string());
+    tests.args(["test", "-p", "linerate", "--test", "client_real", "idle::", "--", "--nocapture"]);
+    tests.args(["--test-threads", "8"]).env("LINERATE_IDLE_CALLS", options.calls.to_string());
     match tomcat() {
         Ok(jars) => drop(tests.env("LINERATE_TOMCAT", jars)),
         Err(why) => println!("without Tomcat: {why:#}"),
     }
-    let interpreter = xtask::python();
-    if let Err(why) = gunicorn(&interpreter) {
-        println!("without gunicorn: {why:#}");
-    } else {
-        tests.env("PATH", xtask::path_with_python()?);
+    match gunicorn() {
+        Ok(()) => drop(tests.env("PATH", xtask::path_with_python()?)),
+        Err(why) => println!("without gunicorn: {why:#}"),
     }
-    let mut tally = TestTally::default();
-    shell::lines(&mut tests, |line| {
-        tally.read(line);
-        println!("{line}");
-    })?;
-    // A test that has another name by now is no success.
-    ensure!(tally.good(), "no test ran");
+    run_tests(&mut tests)?;
     println!("{} calls to each server: no GET failed, and no POST came twice", options.calls);
     Ok(true)
 }
@@ -62,11 +41,7 @@ fn tomcat() -> Result<String> {
 }
 
 /// Installs it beside our package for Python.
-fn gunicorn(interpreter: &Path) -> Result<()> {
-    let has = Command::new(interpreter).args(["-c", "import gunicorn"]).output();
-    if has.is_ok_and(|output| output.status.success()) {
-        return Ok(());
-    }
-    ensure!(interpreter.is_file(), "cargo xtask python makes the environment for it");
-    shell::run(Command::new(interpreter).args(["-m", "pip", "install", "--quiet", "gunicorn"]))
+fn gunicorn() -> Result<()> {
+    ensure!(xtask::python().is_file(), "cargo xtask python makes the environment for it");
+    python::install("gunicorn", "gunicorn")
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use linerate_netbox::NetBox;
 use serde_json::Value;
 
@@ -239,7 +239,9 @@ fn beside(
     dir: &Path,
 ) -> Result<(ClientReport, ProgramCost, ServerCounts)> {
     let peer = ServePeer::of(server).with_context(|| format!("no server {server}"))?;
-    ensure!(peer.missing().is_none(), "{}", peer.missing().unwrap_or_default());
+    if let Some(why) = peer.missing() {
+        bail!("{why}");
+    }
     let server = PeerProcess::start(t, peer)?;
     let before = server.used()?;
     let command = command(t, job, client, server.address, dir);
@@ -257,7 +259,7 @@ fn far(
     dir: &Path,
 ) -> Result<(ClientReport, ProgramCost, ServerCounts)> {
     if let Some(why) = NetBox::unavailable() {
-        anyhow::bail!("no network of its own: {why}");
+        bail!("no network of its own: {why}");
     }
     let net = NetBox::builder().delay(Duration::from_micros(rtt_ms * 500)).start()?;
     let listen = format!("{}:0", net.server().ip());

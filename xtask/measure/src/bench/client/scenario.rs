@@ -26,7 +26,7 @@ pub(super) enum ClientTask {
     Streams { calls: u32 },
     /// A server of `bench serve`, as it is packaged: every client as its users set it up.
     Packaged { server: &'static str, calls: u32 },
-    /// The same over a round trip, to the bare server, without a limit on connections. Ours may open a tenth of the calls.
+    /// The same over a round trip, to the bare server, without a limit on connections. Ours may open one for 10 calls.
     Pools { rtt_ms: u64, calls: u32 },
     /// nginx with `keepalive_requests 100`. Every n-th call is a POST, if n is not 0.
     Nginx { calls: u32, post_every: u32 },
