@@ -17,11 +17,11 @@ const LAST_COLUMN: &str = "may use of ours";
 /// Name of one of our crates to the names of those of our crates that it depends on.
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
-/// Asks cargo for the dependencies.
-pub(crate) fn metadata() -> Result<Edges> {
+/// Asks cargo for our crates.
+pub(crate) fn metadata() -> Result<Value> {
     let text =
         shell::output(shell::cargo().args(["metadata", "--no-deps", "--offline", "--format-version", "1"]))?;
-    Ok(from_metadata(&serde_json::from_str(&text)?))
+    Ok(serde_json::from_str(&text)?)
 }
 
 fn from_metadata(v: &Value) -> Edges {
@@ -60,8 +60,12 @@ fn backticked(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
 
-/// Holds one against the other.
-pub(crate) fn check(files: &[File], cargo: &Edges, found: &mut Vec<TidyFinding>) {
+/// Holds the page against what `cargo metadata` says.
+pub(crate) fn check(files: &[File], metadata: &Value, found: &mut Vec<TidyFinding>) {
+    check_edges(files, &from_metadata(metadata), found);
+}
+
+fn check_edges(files: &[File], cargo: &Edges, found: &mut Vec<TidyFinding>) {
     let Some(page) = files.iter().find(|f| f.path == PAGE) else { return };
     let allowed = from_page(&page.text);
     for (name, uses) in cargo {
@@ -105,7 +109,7 @@ mod tests {
             .map(|(n, to)| ((*n).to_owned(), to.iter().map(|t| (*t).to_owned()).collect()))
             .collect();
         let mut found = Vec::new();
-        check(&[page], &cargo, &mut found);
+        check_edges(&[page], &cargo, &mut found);
         found.into_iter().map(|f| f.what).collect()
     }
 

@@ -6,6 +6,7 @@ mod examples;
 mod finding;
 mod imports;
 mod lexer;
+mod locks;
 mod names;
 mod once;
 mod rust;
@@ -94,7 +95,9 @@ fn findings(root: &Path) -> Result<Vec<TidyFinding>> {
     }
     text::required(&files, &mut found);
     examples::check(&files, &mut found);
-    edges::check(&files, &edges::metadata()?, &mut found);
+    let metadata = edges::metadata()?;
+    edges::check(&files, &metadata, &mut found);
+    locks::check(root, &metadata, &mut found)?;
     cycles::check(&cycles::all(&files), &list.cycles, &mut found);
     names::check(&names::all(&names::codes(&files)), &list.names, &mut found);
     once::check(&files, &mut found);
