@@ -71,17 +71,14 @@ impl Lender {
 
     /// Sends the frames of a process's connections its way from now on. `passed`: a file with their keys.
     /// Connections beyond the map's size are reset once they send.
-    pub(super) fn steer_to_detour(&mut self, at: usize, passed: Vec<OwnedFd>) {
+    pub(super) fn steer_to_detour(&mut self, at: usize, passed: Vec<OwnedFd>, say: &mut impl FnMut(&str)) {
         let Some(interface) = self.borrowers[at].detour else { return };
         let Some(file) = passed.into_iter().next().map(File::from) else { return };
-        let mut key = [0; FLOW_KEY];
-        for n in 0..u64::from(LENT_FLOWS) {
-            // A file that ends earlier has no more.
-            if file.read_exact_at(&mut key, n * FLOW_KEY as u64).is_err()
-                || self.maps.detours.set(key, interface).is_err()
-            {
-                break;
-            }
+        let steered = each_key(&file, |key| self.maps.detours.set(key, interface));
+        if let Err((steered, error)) = steered {
+            say(&format!(
+                "an old process keeps {steered} connections, and its others are reset when they send: {error}"
+            ));
         }
     }
 
@@ -105,5 +102,55 @@ impl Lender {
             keys.extend(of_queues);
         }
         keys
+    }
+}
+
+/// Calls `each` with each key of a file, of at most [`LENT_FLOWS`]; an error comes with the number of keys before it.
+fn each_key(
+    file: &impl FileExt,
+    mut each: impl FnMut([u8; FLOW_KEY]) -> io::Result<()>,
+) -> Result<(), (u64, io::Error)> {
+    let mut key = [0; FLOW_KEY];
+    for n in 0..u64::from(LENT_FLOWS) {
+        match file.read_exact_at(&mut key, n * FLOW_KEY as u64).and_then(|()| each(key)) {
+            Ok(()) => {}
+            // No more.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+            Err(error) => return Err((n, error)),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of this many keys whose reading fails after them.
+    struct Keys(u64, io::ErrorKind);
+
+    impl FileExt for Keys {
+        fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+            let n = offset / FLOW_KEY as u64;
+            if n < self.0 { Ok(buf.len()) } else { Err(self.1.into()) }
+        }
+
+        fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+            Ok(0)
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_keys_is_no_error_and_a_full_map_is() {
+        let mut steered = 0;
+        let mut steer = |_: [u8; FLOW_KEY]| {
+            steered += 1;
+            if steered > 5 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        };
+        assert!(each_key(&Keys(3, io::ErrorKind::UnexpectedEof), &mut steer).is_ok());
+        let (kept, error) = each_key(&Keys(9, io::ErrorKind::UnexpectedEof), &mut steer).expect_err("full");
+        assert_eq!((kept, error.kind()), (2, io::ErrorKind::StorageFull));
+        let (kept, error) = each_key(&Keys(1, io::ErrorKind::Other), |_| Ok(())).expect_err("unreadable");
+        assert_eq!((kept, error.kind()), (1, io::ErrorKind::Other));
     }
 }

@@ -190,7 +190,7 @@ impl Lender {
                 return Ok(());
             }
             for (id, _) in ids.iter().zip(&ready[3..]).filter(|(_, is_ready)| **is_ready) {
-                let steps = self.hear(*id);
+                let steps = self.hear(*id, &mut say);
                 self.take(steps, &mut say);
             }
             if ready[1] {
@@ -223,7 +223,7 @@ impl Lender {
     }
 
     /// Reads a borrower's message, or its end.
-    fn hear(&mut self, id: BorrowerId) -> Vec<LendingStep> {
+    fn hear(&mut self, id: BorrowerId, say: &mut impl FnMut(&str)) -> Vec<LendingStep> {
         let Some(at) = self.borrowers.iter().position(|borrower| borrower.id == id) else {
             return Vec::new();
         };
@@ -248,7 +248,7 @@ impl Lender {
                 Vec::new()
             }
             Ok((1.., passed)) if bytes[0] == kind::FLOWS => {
-                self.steer_to_detour(at, passed);
+                self.steer_to_detour(at, passed, say);
                 let _ = passing::send(self.borrowers[at].control.as_fd(), &[kind::DONE], &[]);
                 Vec::new()
             }
