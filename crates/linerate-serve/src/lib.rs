@@ -93,7 +93,7 @@ pub use stats::process::ProcessFigures;
 pub use stats::prometheus::MetricsPage;
 pub use threads::handle::{Handle, Stopper};
 pub use threads::runtime::TokioRuntime;
-pub use threads::spawn::{spawn, spawn_beside, spawn_site, spawn_with};
+pub use threads::spawn::{spawn, spawn_beside, spawn_boxed, spawn_site, spawn_with};
 pub use timers::{Sleep, sleep};
 pub use tower::{Peer, TowerBody, tower, tower_with_peer};
 pub use turn::{Server, Wall};

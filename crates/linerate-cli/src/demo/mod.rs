@@ -124,7 +124,7 @@ fn waiting(
     ))?;
     // Its handler sleeps on purpose.
     let options = ServerOptions { watchdog: false, ..options };
-    let server = linerate_serve::spawn_with(options, || wait).map_err(not_started)?;
+    let server = linerate_serve::spawn_boxed(options, || wait).map_err(not_started)?;
     let base = Plan { target: target(server.addr()), ..base.clone() };
     let waited = side_by_side(&WAITING, &base, args.time, interrupt, here)?;
     server.stop();

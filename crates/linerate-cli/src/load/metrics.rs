@@ -16,7 +16,7 @@ use linerate_report::live::Scene;
 use linerate_report::top::{Flow, Flows, Load, Loop, Loops, TopProcess as Shown};
 use linerate_serve::{
     Address, Handle, Metrics, MetricsPage, ProcessFigures, Request, Response, ServerOptions, sleep,
-    spawn_with,
+    spawn_boxed,
 };
 use serde::Serialize;
 
@@ -71,7 +71,7 @@ pub(super) fn serve(at: &Address, plan: &Plan) -> Result<Serving, CommandFault> 
     let told = RunSnapshot { run: Arc::clone(&run), plan: Arc::new(plan.clone()) };
     let options =
         ServerOptions { listen: vec![at.clone()], threads: 1, drain: DRAIN, ..ServerOptions::default() };
-    let server = spawn_with(options, move || {
+    let server = spawn_boxed(options, move || {
         let told = told.clone();
         move |request: Request| {
             let told = told.clone();

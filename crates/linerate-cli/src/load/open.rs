@@ -11,7 +11,7 @@ use bytes::Bytes;
 use linerate_load::{Plan, Snapshot, Watcher};
 use linerate_report::live_page::{self, Viewer};
 use linerate_report::schema::outcome::Document;
-use linerate_serve::{Address, Handle, Request, Response, ServerOptions, spawn_with};
+use linerate_serve::{Address, Handle, Request, Response, ServerOptions, spawn_boxed};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::beside::{Look, Looking, SECOND};
@@ -115,7 +115,7 @@ pub(super) fn serve(plan: &Plan) -> Result<Open, CommandFault> {
         ..ServerOptions::default()
     };
     let joined = pages.clone();
-    let server = spawn_with(options, move || {
+    let server = spawn_boxed(options, move || {
         let (pages, page) = (joined.clone(), page.clone());
         move |request: Request| {
             let response = respond(&request, &pages, &page);

@@ -10,7 +10,7 @@ use linerate_net::machine;
 use linerate_serve::{
     AccessLog, Address, Content, Contents, Counts, ExtraFields, FileOptions, FileRoot, Handle, Host,
     HostName, LogTarget, Metrics, Notices, Request, Response, RouteTable, Rule, ServerOptions, ServerTls,
-    SharedContent, spawn_site, spawn_with,
+    SharedContent, spawn_boxed, spawn_site,
 };
 
 use signal_hook::iterator::Signals;
@@ -445,7 +445,7 @@ fn serve_metrics(at: &Address, server: &Handle) -> Result<Handle, CommandFault> 
         drain: METRICS_DRAIN,
         ..ServerOptions::default()
     };
-    spawn_with(options, move || {
+    spawn_boxed(options, move || {
         let (counter, metrics, live) = (counter.clone(), metrics.clone(), live.clone());
         move |request: Request| {
             let answer = match request.path() {

@@ -14,7 +14,7 @@ use crate::content::routes::Routes;
 use crate::content::site::{SharedContent, Site, SitePlan};
 use crate::flows::{Desk, Scans};
 use crate::listening::bind_all;
-use crate::message::responding::Responding;
+use crate::message::responding::{Responding, Waits};
 use crate::notice::{Lack, Misdirected, Notice};
 use crate::options::ServerOptions;
 use crate::orders::Post;
@@ -24,7 +24,7 @@ use crate::threads::runtime::RuntimeThread;
 use crate::threads::secure::Spoken;
 use crate::threads::thread::Thread;
 use crate::watch::Watchdog;
-use crate::{Address, Handler, Request, RouteLimits};
+use crate::{Address, Handler, IntoResponse, Request, RouteLimits};
 
 /// Starts a server with the built-in routes ([`Routes`]).
 ///
@@ -60,27 +60,96 @@ pub fn spawn(options: ServerOptions) -> io::Result<Handle> {
 /// As [`spawn`].
 pub fn spawn_site(options: ServerOptions, content: SharedContent) -> io::Result<Handle> {
     let own_tcp = options.io.is_user_space();
-    spawn_counting(options, |counts, flows| {
+    spawn_own(options, |counts, flows| {
         let routes = Routes::new(counts);
         let routes = if own_tcp { routes.with_flows(flows) } else { routes };
         let plan = SitePlan::new(routes, content);
-        move || Ok((Serving(plan.site()), ()))
+        Arc::new(move || OwnHandler::Site(plan.site()))
     })
 }
 
-/// A site as a handler, with the limits of its routes.
-struct Serving(Site);
+/// The handlers whose loop is compiled here. One type for all of them: the loop is compiled once for each type of
+/// handler and transport, and in each crate that names a type, which takes a megabyte for each type of handler.
+enum OwnHandler {
+    /// A site, with the limits of its routes.
+    Site(Site),
+    /// The handler of a server that need not be fast.
+    Boxed(Box<dyn ErasedHandler>),
+}
 
-impl Handler for Serving {
+/// A handler whose future is on the heap.
+trait ErasedHandler {
+    fn call_boxed(&self, request: Request) -> Waits;
+    fn route_limits(&self, head: &RequestHead, listener: Option<&Address>) -> RouteLimits;
+}
+
+impl<H: Handler> ErasedHandler for H {
+    fn call_boxed(&self, request: Request) -> Waits {
+        let future = self.call(request);
+        Box::pin(async move { future.await.into_response() })
+    }
+
+    fn route_limits(&self, head: &RequestHead, listener: Option<&Address>) -> RouteLimits {
+        self.limits(head, listener)
+    }
+}
+
+impl Handler for OwnHandler {
     type Future = Responding;
 
     fn call(&self, request: Request) -> Responding {
-        self.0.respond(request)
+        match self {
+            OwnHandler::Site(site) => site.respond(request),
+            OwnHandler::Boxed(handler) => Responding::Waits(handler.call_boxed(request)),
+        }
     }
 
     fn limits(&self, head: &RequestHead, listener: Option<&Address>) -> RouteLimits {
-        self.0.limits(head, listener)
+        match self {
+            OwnHandler::Site(site) => site.limits(head, listener),
+            OwnHandler::Boxed(handler) => handler.route_limits(head, listener),
+        }
     }
+}
+
+/// Makes each thread's handler, on that thread.
+type MakeOwn = Arc<dyn Fn() -> OwnHandler + Send + Sync>;
+
+/// Not generic in what makes the handlers.
+fn spawn_own(options: ServerOptions, make: impl FnOnce(CountsFn, Desk) -> MakeOwn) -> io::Result<Handle> {
+    spawn_counting(options, |counts, flows| {
+        let make = make(counts, flows);
+        move || Ok((make(), ()))
+    })
+}
+
+/// As [`spawn_with`], for a server that need not be fast, such as one for figures of a program: its futures are on
+/// the heap, and the loop is not compiled anew for its handler.
+///
+/// ```
+/// use linerate_serve::{Request, Response, ServerOptions, spawn_boxed};
+///
+/// async fn figures(_: Request) -> Response {
+///     Response::text("requests 4\n")
+/// }
+///
+/// let server = spawn_boxed(ServerOptions::default(), || figures)?;
+/// server.stop();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_boxed<M, H>(options: ServerOptions, make: M) -> io::Result<Handle>
+where
+    M: Fn() -> H + Send + Sync + 'static,
+    H: Handler,
+{
+    spawn_made(options, Arc::new(move || OwnHandler::Boxed(Box::new(make()))))
+}
+
+fn spawn_made(options: ServerOptions, make: MakeOwn) -> io::Result<Handle> {
+    spawn_own(options, |_, _| make)
 }
 
 /// Starts a server; `make` gives each thread its handler, on that thread.
