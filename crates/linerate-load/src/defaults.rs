@@ -14,8 +14,6 @@ pub const DURATION: Duration = Duration::from_secs(10);
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long iterations of flows may go on after the end of the run.
 pub const GRACEFUL: Duration = Duration::from_secs(30);
-/// Users at the same time of a rate of users.
-pub const USERS_AT_ONCE: u32 = 10_000;
 
 impl Plan {
     /// `GET path` in a closed loop on 64 connections for 10 s.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use linerate_net::link::fault::FaultOptions;
 
 use crate::histogram::LARGEST_NS;
-use crate::plan::limits::{MAX_ABORTS, MAX_FOLLOWING};
+use crate::plan::limits::{MAX_ABORTS, MAX_FOLLOWING, MAX_GROUP};
 use crate::plan::{InvalidPlan, Io, Order, Pace, Plan, Way};
 
 /// Most requests in flight on one connection.
@@ -54,8 +54,12 @@ impl Plan {
 
     fn validate_flows(&self) -> Result<(), String> {
         let Some(flows) = &self.flows else { return Ok(()) };
-        if flows.users != self.connections {
-            return Err(format!("{} users of flows need as many connections", flows.users));
+        let wanted = u64::from(flows.users) * u64::from(self.connections_each());
+        if wanted != u64::from(self.connections) {
+            return Err(format!("{} users of flows need {wanted} connections", flows.users));
+        }
+        if flows.widest() > MAX_GROUP {
+            return Err(format!("a group of steps has at most {MAX_GROUP} requests"));
         }
         let steps = || flows.flows.iter().flat_map(|flow| &flow.steps);
         if flows.flows.iter().any(|flow| flow.steps.is_empty()) || flows.flows.is_empty() {

@@ -261,7 +261,8 @@ fn first(args: &LoadArgs, plan: &Plan, unit: LoadUnit) -> Result<(f64, Arrival),
     let is_given = args.connections.is_some() || args.plan.is_some();
     match &plan.pace {
         Pace::Closed if unit == LoadUnit::Connections => {
-            Ok((if is_given { f64::from(plan.connections) } else { 1.0 }, Arrival::default()))
+            let given = plan.flows.as_ref().map_or(plan.connections, |flows| flows.users);
+            Ok((if is_given { f64::from(given) } else { 1.0 }, Arrival::default()))
         }
         Pace::Open { .. } if unit == LoadUnit::Connections => {
             Err(CommandFault::input("--find-by connections looks at closed loops, which have no rate")
@@ -322,14 +323,16 @@ fn planned_closed(plan: &Plan, limit: &Limit, step: SearchStep) -> Plan {
         iterations: None,
         ..flows
     });
-    Plan {
+    let mut planned = Plan {
+        connections: step.rate as u32,
         flows,
         pace: Pace::Closed,
         stop: Stop { requests: None, duration: Some(whole_ms(step.lasts.max(longer))) },
         warm_up: step.warm_up,
-        connections: step.rate as u32,
         ..plan.clone()
-    }
+    };
+    planned.fit_users();
+    planned
 }
 
 /// One look: what came of it, and its pieces.

@@ -1,7 +1,6 @@
 //! What does not go with flows, said before anything is sent.
 
 use linerate_load::Plan;
-use linerate_load::defaults::USERS_AT_ONCE;
 use linerate_load::plan::flow::{FlowPlan, UserPace};
 use linerate_load::plan::{Arrival, Way};
 
@@ -49,7 +48,7 @@ pub(crate) fn with_users(args: &LoadArgs, flows: Option<FlowPlan>) -> Result<Opt
         }
         // Those that the file says for a closed loop are no limit.
         if !matches!(flows.pace, UserPace::Arriving(..)) {
-            flows.users = USERS_AT_ONCE;
+            flows.users = flows.usual_users();
         }
         flows.pace = UserPace::Arriving(rate.clone(), Arrival::default());
         flows.own_connections = true;

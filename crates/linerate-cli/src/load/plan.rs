@@ -136,7 +136,6 @@ impl Draft<'_> {
     fn plan(mut self) -> Result<(Plan, bool), CommandFault> {
         let flows = super::flows::with_users(self.args, self.in_file(|f| f.flows.clone()))?;
         super::flows::check(self.args, flows.as_ref())?;
-        let users = flows.as_ref().map(|flows| flows.users);
         let mut requests = self.requests()?;
         let mut data = self.data()?;
         self.fill_form(&mut requests, &data)?;
@@ -159,13 +158,13 @@ impl Draft<'_> {
         checks.extend(args.check.iter().cloned());
         let mut abort_on = self.in_file(|f| Some(f.abort_on.clone())).unwrap_or_default();
         abort_on.extend(args.abort_on.iter().cloned());
-        let plan = Plan {
+        let mut plan = Plan {
             target,
             requests,
             order,
             flows,
             data,
-            connections: users.unwrap_or_else(|| self.connections(way, stop)),
+            connections: self.connections(way, stop),
             depth: args.pipeline.or_else(|| self.in_file(|f| f.pipeline)).unwrap_or(1),
             per_connection: args.per_connection.or_else(|| self.in_file(|f| f.per_connection)),
             stop,
@@ -195,6 +194,7 @@ impl Draft<'_> {
             save_responses: if args.save_responses.is_some() { super::saved::RESPONSES } else { 0 },
             seed: args.seed.or_else(|| self.in_file(|f| f.seed)).unwrap_or(DEFAULT_SEED),
         };
+        plan.fit_users();
         Ok((plan, other_family))
     }
 

@@ -63,6 +63,12 @@ impl<C: Conversation, X> PooledConnection<C, X> {
         free.min(self.budget).min(self.conversation.room_for(body))
     }
 
+    /// It takes nothing now, and will: it is about to be established, or others of its requests are in flight.
+    pub fn waits(&self) -> bool {
+        let is_open = self.budget > 0 && !self.conversation.is_leaving();
+        is_open && self.room() == 0 && self.conversation.in_flight() > 0
+    }
+
     /// It has carried all that it may, and each of its requests has its response.
     #[inline]
     pub fn is_done(&self) -> bool {

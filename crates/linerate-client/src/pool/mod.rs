@@ -220,6 +220,12 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         C::usual_response(&self.shared)
     }
 
+    /// Each connection may have so many requests in flight from now on.
+    pub fn set_depth(&mut self, depth: u32) {
+        self.options.depth = depth;
+        self.connections.iter_mut().flatten().for_each(|connection| connection.depth = depth);
+    }
+
     /// Sends requests on a connection. Returns the bytes.
     ///
     /// # Errors
@@ -403,6 +409,11 @@ impl<C: Conversation, X: Default> Pool<C, X> {
     #[inline]
     pub fn has_again(&self) -> bool {
         !(self.again.is_empty() && self.suspects.is_empty())
+    }
+
+    /// The requests that go out again next.
+    pub fn first_again(&self) -> Option<&Run> {
+        self.again.front().map(|waiting| &waiting.run)
     }
 
     /// The next requests to go out again on this connection, `most` of them at most, and how they were lost. Those that met two closing

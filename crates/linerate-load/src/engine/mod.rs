@@ -172,7 +172,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
             .logging(board.log(), &kinds);
         let options = PoolOptions {
             connections: orders.connections,
-            depth: orders.depth,
+            depth: kinds.journeys().map_or(orders.depth, Journeys::depth),
             per_connection: orders.per_connection,
             timeout: orders.timeout,
             resend: orders.resend,
@@ -273,6 +273,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
             return self.refuse(conn, why.to_string(), now);
         }
         let Some(since) = self.pool.established(conn, at) else { return };
+        self.learn_streams(conn, now);
         self.orders.addresses.reached();
         if self.orders.addresses.are_several() {
             let to = self.pool.get_mut(conn).and_then(|connection| connection.beside.to);
@@ -467,7 +468,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
             return self.pool.put_off(run, Failure::Reset);
         }
         if let Some(users) = &self.users {
-            users.bind(run.first, conn);
+            users.bind(run.first, conn, now);
         }
         let Engine { transport, pool, kinds, recorder, orders, .. } = self;
         let mut requests = Rendering { kinds, now_ms: orders.wall_ms(now) };
@@ -614,7 +615,8 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
 
     /// Hands what is due to connections with a free place.
     fn serve_ready(&mut self, now: Time) {
-        if self.users.is_some() {
+        if let Some(users) = &self.users {
+            users.resume();
             return self.serve_owners(now);
         }
         for _ in 0..self.pool.ready() {

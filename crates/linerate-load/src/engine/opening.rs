@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use linerate_client::{
-    Conversation, Failure, Loss, PooledConnection, Run, Stamp, connect_failure, connect_words,
+    Conversation, Failure, Loss, PooledConnection, RequestsEnd, Run, Stamp, connect_failure, connect_words,
 };
 use linerate_net::{ConnectOptions, NetErrorKind, Time, Transport};
 
@@ -74,7 +74,12 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     fn send_first(&mut self, conn: linerate_net::Conn, now: Time) {
         // It is new: no other is waited for.
         if let Some((run, end)) = self.pool.next_again(conn, 1, false) {
-            return self.send_again(conn, run, end, now);
+            self.send_again(conn, run, end, now);
+            // One that broke a connection goes alone.
+            if !matches!(end, RequestsEnd::Broken { .. }) {
+                self.send_again_beside(conn, run.first, now);
+            }
+            return;
         }
         if self.users.is_some() {
             return self.send_first_of_user(conn, now);

@@ -13,9 +13,16 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     pub(crate) fn serve_owners(&mut self, now: Time) {
         let Some(users) = self.users.clone() else { return };
         while let Some(conn) = users.due_connection(now) {
-            if self.pool.get_mut(conn).is_none_or(|connection| connection.room() == 0) {
-                users.unbind_first();
-                continue;
+            match self.pool.get_mut(conn) {
+                Some(connection) if connection.room() > 0 => {}
+                Some(connection) if connection.waits() => {
+                    users.hold_first();
+                    continue;
+                }
+                _ => {
+                    users.unbind_first();
+                    continue;
+                }
             }
             let Some(batch) = self.supply.take_of(now, UsersOf::Connections) else { return };
             if let Some(batch) = self.prepare(batch, now) {
@@ -34,6 +41,24 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         // While the server cannot be reached, it tells whether that is over.
         if !self.reach.is_down() && self.pool.remove(conn).is_some() {
             self.transport.close(conn, Close::Abort);
+        }
+    }
+
+    /// Requests that go out again are streams of the connection that was opened for another one of their user.
+    pub(crate) fn send_again_beside(&mut self, conn: Conn, first: u64, now: Time) {
+        let Some(users) = self.users.clone() else { return };
+        while self.pool.first_again().is_some_and(|run| users.share_connection(first, run.first)) {
+            let Some((run, end)) = self.pool.next_again(conn, 1, false) else { return };
+            self.send_again(conn, run, end, now);
+        }
+    }
+
+    /// A connection is established: now it is known whether connections have streams, which users may share.
+    pub(crate) fn learn_streams(&mut self, conn: Conn, now: Time) {
+        let Some(users) = self.kinds.journeys() else { return };
+        let Some(connection) = self.pool.get_mut(conn) else { return };
+        if let Some(depth) = users.learn(connection.conversation.has_streams(), now) {
+            self.pool.set_depth(depth);
         }
     }
 

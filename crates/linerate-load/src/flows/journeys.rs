@@ -1,23 +1,25 @@
 //! The machine of users: what each does next, and when it is due. No I/O, no clock.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+mod steps;
+
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use linerate_base::{Random, Time, derive};
 use linerate_net::Conn;
 
+use super::comings::Comings;
+use super::user::{JourneyUser, StepFlight, StepPlace, UserQueue};
 use crate::extract::expect::{ResponseTest, StepExpect};
-use crate::extract::jar::{CookieHost, CookieJar, SetCookie};
+use crate::extract::jar::{CookieHost, SetCookie};
 use crate::extract::reading::{StepReads, StepTake};
-use crate::extract::redirect;
 use crate::extract::take::Extractor;
 use crate::limits::{FLOW_CAUSES, REFUSED_PAUSE};
 use crate::outcome::FlowFigures;
-use crate::plan::flow::{FlowPlan, Think, UserPace};
-use crate::plan::schedule::Schedule;
-use crate::plan::{Pace, Plan, Rate};
+use crate::plan::Plan;
+use crate::plan::flow::{FlowPlan, FlowStep, Think, UserFlow};
+use crate::plan::limits::{MAX_GROUP, USER_CONNECTIONS};
 
 /// Rows of all data sets, by set, then by row.
 pub(crate) type DataRows = Vec<Vec<Vec<Box<[u8]>>>>;
@@ -41,14 +43,6 @@ pub(crate) enum StepEnd<'a> {
     Unknown,
 }
 
-/// When users come.
-#[derive(Debug)]
-enum Comings {
-    Always,
-    Stages(Rate),
-    Arriving(Schedule),
-}
-
 /// Which users a request is taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UsersOf {
@@ -70,8 +64,16 @@ struct JourneyState {
     free: Vec<u32>,
     /// Each user has a connection of its own.
     own_connections: bool,
-    /// When users are due that need a connection first.
-    unbound: BinaryHeap<Reverse<(Time, u32)>>,
+    /// Whether connections have streams, once that is known.
+    streams: Option<bool>,
+    /// Requests of the largest group.
+    widest: usize,
+    /// Users that need a connection first.
+    unbound: UserQueue,
+    /// Users whose connection takes nothing now, and will.
+    held: Vec<(Time, u32, u64)>,
+    /// The number of the next ticket.
+    next_ticket: u64,
     /// Connections whose user is gone.
     released: Vec<Conn>,
     /// How long iterations may go on after the end, and until when once that is known.
@@ -87,9 +89,9 @@ struct JourneyState {
     /// Cells of a user.
     cells: usize,
     users: Vec<JourneyUser>,
-    /// When users are due.
-    due: BinaryHeap<Reverse<(Time, u32)>>,
-    /// Users whose request is in flight, by its number.
+    /// Users that may send.
+    due: UserQueue,
+    /// Requests in flight, by their numbers.
     flights: HashMap<u64, StepFlight>,
     /// Number of the next request.
     next: u64,
@@ -126,70 +128,8 @@ struct StepRun {
     /// Places of the values that it takes.
     values: Vec<usize>,
     think: Think,
-}
-
-#[derive(Debug)]
-struct JourneyUser {
-    random: Random,
-    /// Its number in the whole run, from 0.
-    number: u64,
-    /// Its own connection.
-    conn: Option<Conn>,
-    /// Redirects of this step so far, and whether the next request is a GET because of them.
-    redirects: u32,
-    by_get: bool,
-    /// The step of an iteration, and how often it was made in a row. `None`: between two iterations.
-    at: Option<StepPlace>,
-    /// When the iteration was due.
-    since: Time,
-    /// The row of its templates: data, values, cookies.
-    cells: Vec<Box<[u8]>>,
-    jar: CookieJar,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct StepPlace {
-    flow: usize,
-    step: usize,
-    made: u32,
-}
-
-#[derive(Debug)]
-struct StepFlight {
-    user: u32,
-    kind: u16,
-    target: Vec<u8>,
-}
-
-impl Comings {
-    fn of(pace: &UserPace, seed: u64, (core, cores): (u64, u64)) -> Comings {
-        match pace {
-            UserPace::Always => Comings::Always,
-            UserPace::Stages(stages) => Comings::Stages(stages.clone()),
-            UserPace::Arriving(rate, arrival) => {
-                let pace = Pace::Open { rate: rate.clone(), arrival: *arrival };
-                let part = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-                let schedule = Schedule::new(&pace, seed, part(core), part(cores));
-                schedule.map_or(Comings::Always, Comings::Arriving)
-            }
-        }
-    }
-}
-
-impl JourneyUser {
-    fn new(seed: u64, number: u64, cells: usize) -> JourneyUser {
-        JourneyUser {
-            random: Random::new(derive(seed, 0x75_73_65_72 + number)),
-            number,
-            conn: None,
-            redirects: 0,
-            by_get: false,
-            at: None,
-            since: Time::ZERO,
-            cells: vec![Box::default(); cells],
-            jar: CookieJar::default(),
-        }
-    }
+    /// Steps of the group that begins here; 0: it is in none.
+    group: usize,
 }
 
 /// What each step reads of its response, by its request.
@@ -221,23 +161,8 @@ impl Journeys {
         rows: Arc<DataRows>,
         (core, cores): (u64, u64),
     ) -> Journeys {
-        let step = |step: &crate::plan::flow::FlowStep| StepRun {
-            name: plan.requests.get(step.request as usize).map(|r| r.name.clone()).unwrap_or_default(),
-            request: u16::try_from(step.request).unwrap_or(u16::MAX),
-            repeat: step.repeat.max(1),
-            follow: step.follow,
-            values: reads
-                .get(step.request as usize)
-                .map_or(Vec::new(), |t| t.takes.iter().map(|t| t.value).collect()),
-            think: step.think,
-        };
-        let run = |flow: &crate::plan::flow::UserFlow| FlowRun {
-            name: flow.name.clone(),
-            weight: flow.weight,
-            steps: flow.steps.iter().map(step).collect(),
-            figures: FlowFigures::default(),
-        };
-        let runs: Vec<FlowRun> = flows.flows.iter().map(run).collect();
+        let runs = |flow: &UserFlow| FlowRun::new(flow, plan, reads);
+        let runs: Vec<FlowRun> = flows.flows.iter().map(runs).collect();
         let data_cells = rows.iter().map(|set| set.first().map_or(0, Vec::len)).sum();
         let cells = data_cells + flows.names().len() + 2;
         let share = |all: u64| all / cores + u64::from(all % cores > core);
@@ -253,7 +178,11 @@ impl Journeys {
             most,
             free: Vec::new(),
             own_connections: flows.own_connections,
-            unbound: BinaryHeap::new(),
+            streams: plan.has_streams(),
+            widest: flows.widest(),
+            unbound: UserQueue::default(),
+            held: Vec::new(),
+            next_ticket: 0,
             released: Vec::new(),
             graceful: flows.graceful,
             last: None,
@@ -264,7 +193,7 @@ impl Journeys {
             rows,
             data_cells,
             users: (0..at_first).map(user).collect(),
-            due: BinaryHeap::new(),
+            due: UserQueue::default(),
             flights: HashMap::new(),
             next: 0,
             left: flows.iterations.map_or(u64::MAX, share),
@@ -307,9 +236,8 @@ impl Journeys {
                 schedule.pop();
             }
         }
-        let users = state.users.len();
         (state.due, state.unbound) = Default::default();
-        (0..users).for_each(|user| state.rest(user as u32, from));
+        (0..state.users.len()).for_each(|user| state.rest(user as u32, from));
     }
 
     /// The number in the whole run of the user whose request this is.
@@ -318,7 +246,7 @@ impl Journeys {
         state.flights.get(&number).map(|flight| state.users[flight.user as usize].number)
     }
 
-    /// Takes a user that is due at `now`: the number of its request, and since when it was due.
+    /// Takes a request of a user that is due at `now`: its number, and since when it was due.
     pub(crate) fn take(&self, now: Time, of: UsersOf) -> Option<(u64, Time)> {
         let mut state = self.lock();
         loop {
@@ -326,27 +254,43 @@ impl Journeys {
             if state.users[user as usize].at.is_none() && !state.begin(user, due) {
                 continue;
             }
-            let Some(place) = state.users[user as usize].at else { continue };
-            let kind = state.kind_of(user, place);
-            let number = state.next;
-            state.next += 1;
-            state.flights.insert(number, StepFlight { user, kind, target: Vec::new() });
-            return Some((number, due));
+            if let Some(taken) = state.send_next(user, of, now) {
+                return Some(taken);
+            }
         }
     }
 
     /// When the next user is due.
     pub(crate) fn next_due(&self, of: UsersOf) -> Option<Time> {
-        let state = self.lock();
+        let mut state = self.lock();
         if state.stopped || state.is_over() {
             return None;
         }
-        let with = state.due.peek().map(|Reverse((due, _))| *due);
         match of {
-            UsersOf::Connections => with,
+            UsersOf::Connections => state.next_bound(),
             UsersOf::NoConnection => state.next_unbound(),
-            UsersOf::Anyone => with.into_iter().chain(state.next_unbound()).min(),
+            UsersOf::Anyone => {
+                let held = state.held.iter().map(|(due, _, _)| *due).min();
+                held.into_iter().chain(state.next_bound()).chain(state.next_unbound()).min()
+            }
         }
+    }
+
+    /// A connection is established. Returns how many requests each may carry from now on, if that was not known before.
+    pub(crate) fn learn(&self, has_streams: bool, now: Time) -> Option<u32> {
+        let mut state = self.lock();
+        // One connection without streams is enough: no request waits behind another one then.
+        let streams = has_streams && state.streams != Some(false);
+        if state.widest == 1 || state.streams.replace(streams) == Some(streams) {
+            return None;
+        }
+        (0..state.users.len()).for_each(|user| state.queue(user as u32, now));
+        Some(state.depth())
+    }
+
+    /// Requests that a connection may carry at once, as far as that is known.
+    pub(crate) fn depth(&self) -> u32 {
+        self.lock().depth()
     }
 
     /// Whether each user has a connection of its own.
@@ -366,32 +310,64 @@ impl Journeys {
             }
             _ => state.most,
         };
-        u32::try_from(wanted).unwrap_or(u32::MAX)
+        let each = if state.streams == Some(false) { state.widest.min(USER_CONNECTIONS) } else { 1 };
+        u32::try_from(wanted.saturating_mul(each as u64)).unwrap_or(u32::MAX)
     }
 
     /// The connection of the user that is due first.
     pub(crate) fn due_connection(&self, now: Time) -> Option<Conn> {
-        let state = self.lock();
-        let Reverse((due, user)) = *state.due.peek()?;
-        state.users[user as usize].conn.filter(|_| due <= now && !state.stopped)
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let (due, user) = state.due.first(&state.users)?;
+        let has_streams = state.has_streams();
+        state.users[user as usize].free_connection(has_streams).filter(|_| due <= now && !state.stopped)
     }
 
     /// The connection of the user that is due first takes nothing more: it needs another one.
     pub(crate) fn unbind_first(&self) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let Some(Reverse((due, user))) = state.due.pop() else { return };
-        state.released.extend(state.users[user as usize].conn.take());
-        state.unbound.push(Reverse((due, user)));
+        let has_streams = state.has_streams();
+        let Some((due, user)) = state.due.pop(&state.users) else { return };
+        let entry = &mut state.users[user as usize];
+        let shut = entry.free_connection(has_streams).and_then(|conn| entry.shut(conn));
+        state.released.extend(shut);
+        state.enqueue(user, due);
+    }
+
+    /// The connection of the user that is due first takes nothing now, since others are in flight on it.
+    pub(crate) fn hold_first(&self) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let Some((due, user)) = state.due.pop(&state.users) else { return };
+        state.held.extend(state.users[user as usize].ticket.map(|ticket| (due, user, ticket)));
+    }
+
+    /// Connections may take something again.
+    pub(crate) fn resume(&self) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        state.held.drain(..).for_each(|held| state.due.push(held));
     }
 
     /// A request leaves on this connection, which is its user's from now on.
-    pub(crate) fn bind(&self, number: u64, conn: Conn) {
+    pub(crate) fn bind(&self, number: u64, conn: Conn, now: Time) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let Some(flight) = state.flights.get(&number).filter(|_| state.own_connections) else { return };
-        let before = state.users[flight.user as usize].conn.replace(conn);
-        state.released.extend(before.filter(|before| *before != conn));
+        let Some(flight) = state.flights.get_mut(&number).filter(|_| state.own_connections) else { return };
+        let (user, before) = (flight.user, flight.conn.replace(conn));
+        if before == Some(conn) {
+            return;
+        }
+        state.released.extend(state.users[user as usize].placed(before, conn));
+        state.queue(user, now);
+    }
+
+    /// Whether two requests are of the same user, whose connection has streams.
+    pub(crate) fn share_connection(&self, one: u64, other: u64) -> bool {
+        let state = self.lock();
+        let user = |number| state.flights.get(&number).map(|flight| flight.user);
+        state.has_streams() && user(one).is_some() && user(one) == user(other)
     }
 
     /// Connections whose user is gone, each once.
@@ -409,12 +385,8 @@ impl Journeys {
         state.count_unstarted(now);
         let last = now + state.graceful;
         state.last = Some(last);
-        let waiting = std::mem::take(&mut state.due).into_iter().chain(std::mem::take(&mut state.unbound));
-        for Reverse((due, user)) in waiting.collect::<Vec<_>>() {
-            if state.users[user as usize].at.is_some() {
-                state.wait(user, due);
-            }
-        }
+        let waiting: Vec<_> = std::iter::from_fn(|| state.pop_waiting()).collect();
+        waiting.into_iter().for_each(|(due, user)| state.queue(user, due));
     }
 
     /// Whether no request follows.
@@ -428,8 +400,8 @@ impl Journeys {
         if std::mem::replace(&mut state.stopped, true) {
             return;
         }
-        while let Some(Reverse((_, user))) = state.due.pop().or_else(|| state.unbound.pop()) {
-            state.stop_user(user);
+        while let Some((_, user)) = state.pop_waiting() {
+            state.halt(user);
         }
     }
 
@@ -440,12 +412,22 @@ impl Journeys {
 
     /// Looks at the row of a request in flight.
     pub(crate) fn with_cells<R>(&self, number: u64, look: impl FnOnce(&[Box<[u8]>]) -> R) -> R {
-        let state = self.lock();
-        let user = state.flights.get(&number).map(|flight| &state.users[flight.user as usize]);
-        match user {
-            Some(user) => look(&user.cells),
-            None => look(&vec![Box::default(); state.cells]),
-        }
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let Some(flight) = state.flights.get_mut(&number) else {
+            return look(&vec![Box::default(); state.cells]);
+        };
+        let cells = &mut state.users[flight.user as usize].cells;
+        let mut exchange = |cells: &mut [Box<[u8]>]| {
+            if let [.., location, cookies] = cells {
+                std::mem::swap(location, &mut flight.request.location);
+                std::mem::swap(cookies, &mut flight.cookies);
+            }
+        };
+        exchange(cells);
+        let seen = look(cells);
+        exchange(cells);
+        seen
     }
 
     /// The target of a request is known: fills its cookies in. Says whether there are any.
@@ -453,15 +435,12 @@ impl Journeys {
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(flight) = state.flights.get_mut(&number) else { return false };
-        let user = &mut state.users[flight.user as usize];
-        let field = user.jar.field(&state.host, &target, now);
+        let field = state.users[flight.user as usize].jar.field(&state.host, &target, now);
         flight.target = target;
-        let has_cookies = !field.is_empty();
+        flight.cookies = field.into();
+        let has_cookies = !flight.cookies.is_empty();
         if has_cookies {
             flight.kind = kind_with;
-        }
-        if let Some(cell) = user.cells.last_mut() {
-            *cell = field.into();
         }
         has_cookies
     }
@@ -470,20 +449,24 @@ impl Journeys {
     pub(crate) fn ended(&self, number: u64, end: StepEnd<'_>, now: Time) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let Some(StepFlight { user, target, .. }) = state.flights.remove(&number) else { return };
+        let Some(flight) = state.flights.remove(&number) else { return };
+        let user = flight.user;
+        let entry = &mut state.users[user as usize];
         if let StepEnd::Good(_, cookies) | StepEnd::Bad(_, cookies) | StepEnd::Moved { cookies, .. } = end {
-            let jar = &mut state.users[user as usize].jar;
-            cookies.iter().for_each(|cookie| jar.store(cookie, &state.host, &target, now));
+            cookies.iter().for_each(|cookie| entry.jar.store(cookie, &state.host, &flight.target, now));
         }
+        state.released.extend(entry.landed(flight.conn));
+        let step = flight.request.step;
         match end {
-            StepEnd::Good(values, _) => state.advance(user, values, now),
-            StepEnd::Moved { to, by_get, .. } => state.follow(user, (&target, to, by_get), now),
-            StepEnd::Bad(why, _) => state.fail(user, why, now, Duration::ZERO),
+            StepEnd::Good(values, _) => entry.taken.push((step, values)),
+            StepEnd::Moved { to, by_get, .. } => state.follow(flight, (to, by_get), now),
+            StepEnd::Bad(why, _) => state.break_off(user, (step, why), Duration::ZERO),
             // Without a pause it would fail again and again at the same moment.
-            StepEnd::Lost(why) => state.fail(user, why, now, REFUSED_PAUSE),
-            StepEnd::Unknown if state.stopped => state.stop_user(user),
-            StepEnd::Unknown => state.fail(user, "the outcome is unknown", now, REFUSED_PAUSE),
+            StepEnd::Lost(why) => state.break_off(user, (step, why), REFUSED_PAUSE),
+            StepEnd::Unknown if state.stopped => entry.halt(),
+            StepEnd::Unknown => state.break_off(user, (step, "the outcome is unknown"), REFUSED_PAUSE),
         }
+        state.go_on(user, now);
     }
 
     /// What iterations became, at the end of the run.
@@ -491,16 +474,39 @@ impl Journeys {
         self.stop();
         let mut state = self.lock();
         for (_, flight) in std::mem::take(&mut state.flights) {
-            state.stop_user(flight.user);
+            state.users[flight.user as usize].halted = true;
+            state.finish(flight.user, Time::ZERO);
         }
         state.flows.iter_mut().map(|flow| (flow.name.clone(), std::mem::take(&mut flow.figures))).collect()
     }
 }
 
 impl JourneyState {
-    fn is_over(&self) -> bool {
-        let is_waited_for = self.due.is_empty() && self.unbound.is_empty() && self.next_arrival().is_none();
-        self.active == 0 && (self.left == 0 || self.last.is_some() || is_waited_for)
+    fn is_over(&mut self) -> bool {
+        if self.active > 0 {
+            return false;
+        }
+        let nobody_waits = self.next_bound().is_none() && self.next_unbound().is_none();
+        self.left == 0 || self.last.is_some() || nobody_waits
+    }
+
+    /// Whether connections are known to have streams.
+    fn has_streams(&self) -> bool {
+        self.streams == Some(true)
+    }
+
+    fn depth(&self) -> u32 {
+        if self.has_streams() { self.widest as u32 } else { 1 }
+    }
+
+    /// Requests of one user that may be in flight at once.
+    fn at_once(&self) -> usize {
+        match self.streams {
+            Some(true) => MAX_GROUP,
+            Some(false) => USER_CONNECTIONS,
+            // The first connection tells.
+            None => 1,
+        }
     }
 
     /// When the next new user comes, if it may.
@@ -510,9 +516,20 @@ impl JourneyState {
         schedule.peek().filter(|_| may).map(|ns| self.start + Duration::from_nanos(ns))
     }
 
-    fn next_unbound(&self) -> Option<Time> {
-        let waiting = self.unbound.peek().map(|Reverse((due, _))| *due);
+    fn next_bound(&mut self) -> Option<Time> {
+        self.due.first(&self.users).map(|(due, _)| due)
+    }
+
+    fn next_unbound(&mut self) -> Option<Time> {
+        let waiting = self.unbound.first(&self.users).map(|(due, _)| due);
         waiting.into_iter().chain(self.next_arrival()).min()
+    }
+
+    /// Takes a user that waits, whenever it is due.
+    fn pop_waiting(&mut self) -> Option<(Time, u32)> {
+        self.held.drain(..).for_each(|held| self.due.push(held));
+        let popped = self.due.pop(&self.users).or_else(|| self.unbound.pop(&self.users));
+        popped.inspect(|(_, user)| self.users[*user as usize].ticket = None)
     }
 
     /// The user that is due first, and since when.
@@ -520,17 +537,32 @@ impl JourneyState {
         if self.stopped {
             return None;
         }
-        let is_due = |heap: &BinaryHeap<Reverse<(Time, u32)>>| {
-            heap.peek().is_some_and(|Reverse((due, _))| *due <= now)
+        let popped = if of != UsersOf::NoConnection && self.next_bound().is_some_and(|due| due <= now) {
+            self.due.pop(&self.users)
+        } else {
+            let next = self.next_unbound().filter(|due| *due <= now && of != UsersOf::Connections)?;
+            match self.unbound.first(&self.users) {
+                Some((due, _)) if due == next => self.unbound.pop(&self.users),
+                _ => Some((next, self.arrive())),
+            }
         };
-        if of != UsersOf::NoConnection && is_due(&self.due) {
-            return self.due.pop().map(|Reverse(next)| next);
-        }
-        let next = self.next_unbound().filter(|due| *due <= now && of != UsersOf::Connections)?;
-        if self.unbound.peek().is_some_and(|Reverse((due, _))| *due == next) {
-            return self.unbound.pop().map(|Reverse(next)| next);
-        }
-        Some((next, self.arrive()))
+        popped.inspect(|(_, user)| self.users[*user as usize].ticket = None)
+    }
+
+    /// The next request of a user leaves, if it has one: its number, and since when it was due.
+    fn send_next(&mut self, user: u32, of: UsersOf, now: Time) -> Option<(u64, Time)> {
+        let has_streams = self.has_streams();
+        let entry = &mut self.users[user as usize];
+        let request = entry.pending.pop_front()?;
+        let (number, due) = (self.next, request.due);
+        self.next += 1;
+        let conn = if of == UsersOf::Connections { entry.free_connection(has_streams) } else { None };
+        entry.leaves(conn);
+        let kind = self.kind_of(user, &request);
+        let (target, cookies) = Default::default();
+        self.flights.insert(number, StepFlight { user, kind, request, target, cookies, conn });
+        self.queue(user, now);
+        Some((number, due))
     }
 
     /// A new user comes: it has nothing yet.
@@ -582,114 +614,48 @@ impl JourneyState {
             draw < 0.0
         });
         let flow = chosen.unwrap_or(self.flows.len() - 1);
-        let user = &mut self.users[user as usize];
-        user.at = Some(StepPlace { flow, step: 0, made: 0 });
-        user.since = due;
+        let entry = &mut self.users[user as usize];
+        entry.at = Some(StepPlace { flow, step: 0, made: 0 });
+        entry.since = due;
         if !self.keep_cookies {
-            user.jar.clear();
+            entry.jar.clear();
         }
         let row =
             self.rows.iter().flat_map(|set| &set[usize::try_from(number % set.len() as u64).unwrap_or(0)]);
-        user.cells.iter_mut().zip(row).for_each(|(cell, data)| cell.clone_from(data));
-        user.cells[self.data_cells..].fill(Box::default());
+        entry.cells.iter_mut().zip(row).for_each(|(cell, data)| cell.clone_from(data));
+        entry.cells[self.data_cells..].fill(Box::default());
+        self.begin_step(user, due);
         true
     }
 
-    /// A step went well: to the next one.
-    fn advance(&mut self, user: u32, values: Vec<Vec<u8>>, now: Time) {
+    /// What is left of a step or group may leave at this time, as far as its user has room for it, unless the run is over
+    /// by then.
+    fn queue(&mut self, user: u32, at: Time) {
+        let (at_once, waits_for_one) = (self.at_once(), self.own_connections && self.has_streams());
+        let entry = &self.users[user as usize];
+        if entry.pending.is_empty() || entry.ticket.is_some() || entry.flying >= at_once {
+            return;
+        }
+        if self.stopped || self.last.is_some_and(|last| at > last) {
+            return self.halt(user);
+        }
+        // The others follow the first on its connection.
+        if waits_for_one && entry.is_connecting() && entry.free_connection(true).is_none() {
+            return;
+        }
+        self.enqueue(user, at);
+    }
+
+    /// A user may send at this time, and needs a connection first if it has none.
+    fn enqueue(&mut self, user: u32, at: Time) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        let has_streams = self.has_streams();
         let entry = &mut self.users[user as usize];
-        let Some(place) = &mut entry.at else { return };
-        (entry.redirects, entry.by_get) = (0, false);
-        let flow = &self.flows[place.flow];
-        let step = &flow.steps[place.step];
-        for (place, value) in step.values.iter().zip(values) {
-            entry.cells[self.data_cells + place] = value.into();
-        }
-        let pause = step.think.next(&mut entry.random);
-        place.made += 1;
-        if place.made >= step.repeat {
-            (place.step, place.made) = (place.step + 1, 0);
-        }
-        if place.step == flow.steps.len() {
-            let (flow, took) = (place.flow, now - entry.since);
-            if let Some(figures) = self.leave(user, flow) {
-                figures.done += 1;
-                figures.duration.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), 1);
-            }
-            return self.rest(user, now + pause);
-        }
-        self.wait(user, now + pause);
-    }
-
-    /// The kind of a user's next request. Those that follow redirects come behind the usual ones and
-    /// those with cookies.
-    fn kind_of(&self, user: u32, place: StepPlace) -> u16 {
-        let user = &self.users[user as usize];
-        let form = if user.redirects == 0 { 0 } else { 2 + 2 * u16::from(user.by_get) };
-        self.flows[place.flow].steps[place.step].request + form * self.requests
-    }
-
-    /// A step is redirected.
-    fn follow(&mut self, user: u32, (from, to, by_get): (&[u8], &[u8], bool), now: Time) {
-        let entry = &mut self.users[user as usize];
-        let Some(place) = entry.at else { return };
-        let flow = &mut self.flows[place.flow];
-        let most = flow.steps[place.step].follow;
-        if entry.redirects == most {
-            return self.fail(user, &format!("more than {most} redirects"), now, Duration::ZERO);
-        }
-        let target = match redirect::resolve(to, from, (self.host.is_https, &self.authority)) {
-            Ok(target) => target,
-            Err(why) => return self.fail(user, &why, now, Duration::ZERO),
-        };
-        entry.redirects += 1;
-        entry.by_get |= by_get;
-        let cell = entry.cells.len() - 2;
-        entry.cells[cell] = target.strip_prefix(b"/").unwrap_or(&target).into();
-        flow.figures.redirects += u64::from(entry.since >= self.measure_from);
-        self.wait(user, now);
-    }
-
-    /// The iteration of a user fails; it begins another one after the pause.
-    fn fail(&mut self, user: u32, why: &str, now: Time, pause: Duration) {
-        let Some(place) = self.users[user as usize].at else { return };
-        let steps = &self.flows[place.flow].steps;
-        let cause = format!("{}: {why}", steps[place.step].name);
-        let skipped = steps[place.step..].iter().map(|step| u64::from(step.repeat)).sum::<u64>();
-        let skipped = skipped - u64::from(place.made) - 1;
-        if let Some(figures) = self.leave(user, place.flow) {
-            figures.failed += 1;
-            figures.skipped += skipped;
-            figures.note(&cause, 1);
-        }
-        self.rest(user, now + pause);
-    }
-
-    fn stop_user(&mut self, user: u32) {
-        let Some(place) = self.users[user as usize].at else { return };
-        if let Some(figures) = self.leave(user, place.flow) {
-            figures.stopped += 1;
-        }
-    }
-
-    /// The iteration of a user is over. Returns the figures that it counts in, if it does.
-    fn leave(&mut self, user: u32, flow: usize) -> Option<&mut FlowFigures> {
-        let user = &mut self.users[user as usize];
-        user.at.take()?;
-        (user.redirects, user.by_get) = (0, false);
-        self.active -= 1;
-        self.released.extend(user.conn.take());
-        (user.since >= self.measure_from).then(|| &mut self.flows[flow].figures)
-    }
-
-    /// A user continues its iteration at this time, unless the run is over by then.
-    fn wait(&mut self, user: u32, until: Time) {
-        if self.stopped || self.last.is_some_and(|last| until > last) {
-            return self.stop_user(user);
-        }
-        let has_connection = !self.own_connections || self.users[user as usize].conn.is_some();
+        entry.ticket = Some(ticket);
+        let has_connection = !self.own_connections || entry.free_connection(has_streams).is_some();
         let waiting = if has_connection { &mut self.due } else { &mut self.unbound };
-        waiting.push(Reverse((until, user)));
+        waiting.push((at, user, ticket));
     }
 
     /// A user has finished: it begins again at this time, if it is wanted then.
@@ -707,7 +673,29 @@ impl JourneyState {
             }
         };
         if let Some(again) = again {
-            self.wait(user, again);
+            self.enqueue(user, again);
+        }
+    }
+}
+
+impl FlowRun {
+    fn new(flow: &UserFlow, plan: &Plan, reads: &[StepReads]) -> FlowRun {
+        let step = |(index, step): (usize, &FlowStep)| StepRun {
+            name: plan.requests.get(step.request as usize).map(|r| r.name.clone()).unwrap_or_default(),
+            request: u16::try_from(step.request).unwrap_or(u16::MAX),
+            repeat: step.repeat.max(1),
+            follow: step.follow,
+            values: reads
+                .get(step.request as usize)
+                .map_or(Vec::new(), |t| t.takes.iter().map(|t| t.value).collect()),
+            think: step.think,
+            group: flow.group_at(index),
+        };
+        FlowRun {
+            name: flow.name.clone(),
+            weight: flow.weight,
+            steps: flow.steps.iter().enumerate().map(step).collect(),
+            figures: FlowFigures::default(),
         }
     }
 }

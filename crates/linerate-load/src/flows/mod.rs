@@ -1,7 +1,11 @@
 //! Users that send one request after the other.
 //!
 //! * `journeys` is the machine: which user is at which step, its values and cookies, and when its
-//!   next request is due. It does no I/O and reads no clock.
+//!   next request is due. It does no I/O and reads no clock. `user` is one user of it, and `comings`
+//!   says when users come.
+//! * The requests of a group are due at once. Those of one user leave on up to six connections, or as
+//!   streams of one. The next step begins when all have ended; a failure lets nothing more of the
+//!   iteration leave, and the iteration ends when nothing of it is in flight.
 //! * A user's next request enters the engine through the supply, which asks the machine what is due.
 //!   It leaves on any free connection: there are as many connections as users, so that no user waits
 //!   for another one's response.
@@ -11,6 +15,8 @@
 //! * The cells of a template's row are the row of the data, then a user's values, then its cookies.
 //! * Values and cookies of its responses come from `extract`.
 
+mod comings;
 pub(crate) mod journeys;
 #[cfg(test)]
 mod tests;
+mod user;

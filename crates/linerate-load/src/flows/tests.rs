@@ -1,42 +1,60 @@
 //! Users against a server that does anything, in virtual time.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use linerate_base::{Random, Time};
 use linerate_net::Conn;
 
-use super::journeys::{self, Journeys, StepEnd, UsersOf};
+use super::journeys::{self, DataRows, Journeys, StepEnd, UsersOf};
 use crate::extract::jar::SetCookie;
 use crate::outcome::FlowFigures;
 use crate::plan::flow::{FlowPlan, FlowStep, TakeRule, Think, UserFlow, UserPace};
+use crate::plan::http::Http;
+use crate::plan::tls::TargetTls;
 use crate::plan::{Arrival, Plan, Rate, Request, Target};
 
 fn step(request: u32, take: &[(&str, &str)], think: Think, repeat: u32) -> FlowStep {
     let rule = |(name, from): &(&str, &str)| TakeRule { name: (*name).to_owned(), from: (*from).to_owned() };
-    FlowStep { request, repeat, expect: None, follow: 2, take: take.iter().map(rule).collect(), think }
+    FlowStep {
+        request,
+        repeat,
+        expect: None,
+        follow: 2,
+        take: take.iter().map(rule).collect(),
+        think,
+        group: None,
+    }
 }
 
-/// A plan whose first step takes a token and sets a cookie, and whose other steps use both.
+/// Steps, the first of which takes a token and sets a cookie. Some of them leave together.
+fn steps(random: &mut Random, flow: u64, requests: &mut Vec<Request>) -> Vec<FlowStep> {
+    let (mut steps, mut group): (Vec<FlowStep>, Option<String>) = (Vec::new(), None);
+    for place in 0..=random.below(6) {
+        let think =
+            [Think::No, Think::Fixed(Duration::from_millis(5)), Think::Exponential(Duration::from_millis(9))];
+        let take: &[_] = if place == 0 { &[("token", "header:X-Token")] } else { &[] };
+        let most = if random.happens(0.1) { 12 } else { 3 };
+        let repeat = 1 + random.below(most) as u32;
+        if random.happens(0.5) {
+            group = random.happens(0.6).then(|| format!("group {place}"));
+        }
+        let step = step(requests.len() as u32, take, think[random.below(3) as usize], repeat);
+        steps.push(FlowStep { group: group.clone(), ..step });
+        requests.push(Request { name: format!("{flow}.{place}"), ..Request::get("/") });
+    }
+    steps
+}
+
 fn plan(random: &mut Random) -> Plan {
     let mut requests = Vec::new();
-    let mut flows = Vec::new();
-    for number in 0..=random.below(2) {
-        let mut steps = Vec::new();
-        for place in 0..=random.below(4) {
-            let think = [
-                Think::No,
-                Think::Fixed(Duration::from_millis(5)),
-                Think::Exponential(Duration::from_millis(9)),
-            ];
-            let take: &[_] = if place == 0 { &[("token", "header:X-Token")] } else { &[] };
-            let think = think[random.below(3) as usize];
-            steps.push(step(requests.len() as u32, take, think, 1 + random.below(3) as u32));
-            requests.push(Request { name: format!("{number}.{place}"), ..Request::get("/") });
-        }
-        flows.push(UserFlow { name: format!("flow {number}"), weight: 1.0, steps });
-    }
+    let count = random.below(2);
+    let flow = |number| {
+        let steps = steps(random, number, &mut requests);
+        UserFlow { name: format!("flow {number}"), weight: 1.0, steps }
+    };
+    let flows = (0..=count).map(flow).collect();
     let users = 1 + random.below(8) as u32;
     let iterations = random.happens(0.5).then(|| 1 + random.below(60));
     let stages = Rate::parse("0..8@300ms,8@200ms,8..1@500ms,1").unwrap();
@@ -55,12 +73,36 @@ fn plan(random: &mut Random) -> Plan {
         keep_cookies: !is_arriving && random.happens(0.3),
         flows,
     };
-    let plan = Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/");
+    let mut plan = Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/");
+    plan.http.version = [Http::One, Http::Two, Http::Auto][random.below(3) as usize];
+    // What connections speak is then known by the first of them.
+    plan.tls = (plan.http.version == Http::Auto).then(|| TargetTls::towards("127.0.0.1"));
     Plan { requests, flows: Some(flows), seed: random.next_u64(), ..plan }
 }
 
 fn text(cell: &[u8]) -> String {
     String::from_utf8(cell.to_vec()).unwrap()
+}
+
+/// A row for each iteration: its number.
+fn numbers() -> Arc<DataRows> {
+    static ROWS: OnceLock<Arc<DataRows>> = OnceLock::new();
+    let rows = || (0..100_000).map(|n: u32| vec![n.to_string().into_bytes().into()]).collect();
+    Arc::clone(ROWS.get_or_init(|| Arc::new(vec![rows()])))
+}
+
+/// A request in flight.
+struct Flying {
+    number: u64,
+    kind: u16,
+    user: u64,
+    iteration: String,
+    /// The row of its template.
+    cells: Vec<String>,
+    /// The flow, and the first step of the group.
+    place: (usize, usize),
+    due: Time,
+    conn: Option<Conn>,
 }
 
 /// The server's side of a run: what it gave to whom.
@@ -69,15 +111,20 @@ struct Model {
     journeys: Journeys,
     random: Random,
     now: Time,
-    /// Requests in flight: number, and the cells it left with.
-    flying: Vec<(u64, u16, String, String)>,
+    flying: Vec<Flying>,
     tokens: u64,
-    /// The cookie that came with each token.
-    given: HashMap<String, String>,
+    /// The user and the cookie that each token was given with, and the user of each cookie.
+    given: HashMap<String, (u64, String)>,
+    owners: HashMap<String, u64>,
+    /// The user of each iteration.
+    iterations: HashMap<String, u64>,
     sent: u64,
     ended: u64,
-    /// Connections that are open, and the number of the next one.
-    open: HashSet<Conn>,
+    /// Whether connections have streams.
+    streams: bool,
+    learnt: bool,
+    /// Connections that are open, the user of each, and the number of the next one.
+    open: HashMap<Conn, Option<u64>>,
     next_conn: u32,
 }
 
@@ -87,65 +134,203 @@ impl Model {
         let plan = plan(&mut random);
         let flows = plan.flows.as_ref().unwrap();
         let takes = journeys::reads(&plan, flows).unwrap();
-        let journeys = Journeys::new(&plan, flows, &takes, Arc::new(Vec::new()), (0, 1));
+        let journeys = Journeys::new(&plan, flows, &takes, numbers(), (0, 1));
         journeys.start(Time::ZERO, Time::ZERO);
-        let (now, flying, given) = (Time::ZERO, Vec::new(), HashMap::new());
-        let (open, next_conn) = (HashSet::new(), 0);
-        Model { plan, journeys, random, now, flying, tokens: 0, given, sent: 0, ended: 0, open, next_conn }
+        let streams = match plan.http.version {
+            Http::One => false,
+            Http::Two => true,
+            _ => random.happens(0.5),
+        };
+        Model {
+            journeys,
+            now: Time::ZERO,
+            flying: Vec::new(),
+            tokens: 0,
+            given: HashMap::new(),
+            owners: HashMap::new(),
+            iterations: HashMap::new(),
+            sent: 0,
+            ended: 0,
+            streams,
+            learnt: plan.tls.is_none(),
+            open: HashMap::new(),
+            next_conn: 0,
+            random,
+            plan,
+        }
+    }
+
+    fn flows(&self) -> &FlowPlan {
+        self.plan.flows.as_ref().unwrap()
+    }
+
+    fn connect(&mut self) -> Conn {
+        let conn = Conn::new(self.next_conn, 0);
+        self.next_conn += 1;
+        self.open.insert(conn, None);
+        conn
+    }
+
+    fn close_released(&mut self) {
+        for conn in self.journeys.released() {
+            assert!(self.open.remove(&conn).is_some(), "a connection is released once");
+            assert!(self.flying.iter().all(|f| f.conn != Some(conn)), "a connection in use is released");
+        }
     }
 
     /// What the engine does: those with a connection first, then a new one for each of the others.
-    fn take(&mut self) -> Option<(u64, Time)> {
-        if !self.plan.flows.as_ref().unwrap().own_connections {
-            return self.journeys.take(self.now, UsersOf::Anyone);
-        }
-        for conn in self.journeys.released() {
-            assert!(self.open.remove(&conn), "a connection is released once");
+    fn take(&mut self) -> Option<(u64, Time, Option<Conn>)> {
+        if !self.flows().own_connections {
+            let taken = self.journeys.take(self.now, UsersOf::Anyone);
+            return taken.map(|(number, due)| (number, due, None));
         }
         while let Some(conn) = self.journeys.due_connection(self.now) {
             if self.random.happens(0.05) {
                 self.journeys.unbind_first();
                 continue;
             }
+            if self.random.happens(0.05) && self.flying.iter().any(|f| f.conn == Some(conn)) {
+                self.journeys.hold_first();
+                continue;
+            }
             let (number, due) = self.journeys.take(self.now, UsersOf::Connections).unwrap();
-            self.journeys.bind(number, conn);
-            return Some((number, due));
+            self.journeys.bind(number, conn, self.now);
+            return Some((number, due, Some(conn)));
         }
+        self.close_released();
         let (number, due) = self.journeys.take(self.now, UsersOf::NoConnection)?;
-        let conn = Conn::new(self.next_conn, 0);
-        self.next_conn += 1;
-        self.open.insert(conn);
-        self.journeys.bind(number, conn);
-        Some((number, due))
+        let conn = self.connect();
+        self.journeys.bind(number, conn, self.now);
+        Some((number, due, Some(conn)))
     }
 
     fn send_due(&mut self) {
-        while let Some((number, due)) = self.take() {
+        self.journeys.resume();
+        while let Some((number, due, conn)) = self.take() {
             assert!(due <= self.now);
             let kind = self.journeys.kind(number);
             self.journeys.fill_cookies(number, b"/a".to_vec(), kind, self.now);
-            let (token, cookie) =
-                self.journeys.with_cells(number, |cells| (text(&cells[0]), text(cells.last().unwrap())));
-            // The token and the cookie that came with it belong to the same user.
-            if !token.is_empty() && !self.plan.flows.as_ref().unwrap().keep_cookies {
-                assert_eq!(self.given.get(&token), Some(&cookie), "a token or a cookie crossed users");
+            let cells = self.cells(number);
+            let [iteration, token, _, cookie] = &cells[..] else { panic!("{cells:?}") };
+            let user = self.journeys.user(number).unwrap();
+            let place = self.place(kind);
+            let is_first = place.1 == 0;
+            let (iteration, row) = (iteration.clone(), cells.clone());
+            let flying = Flying { number, kind, user, iteration, cells: row, place, due, conn };
+            // The token and the cookie that came with it belong to this user.
+            if let Some((of, with)) = self.given.get(token) {
+                assert_eq!(*of, user, "a token crossed users");
+                // Another one may have come while a group that asks for some is in flight.
+                let in_group = self.flows().flows[place.0].steps[place.1].group.is_some();
+                let may_differ = (is_first && in_group) || self.flows().keep_cookies;
+                assert!(may_differ || with == cookie, "{with} {cookie}");
+            } else {
+                assert!(token.is_empty() && is_first, "{token} in {place:?}");
             }
-            let taken: HashSet<_> = self.flying.iter().map(|(_, _, token, _)| token.clone()).collect();
-            assert!(token.is_empty() || !taken.contains(&token), "two users have the same token");
-            self.flying.push((number, kind, token, cookie));
+            assert!(cookie.is_empty() || self.owners[cookie] == user, "a cookie crossed users");
+            self.check_together(&flying);
+            assert_eq!(*self.iterations.entry(flying.iteration.clone()).or_insert(user), user);
+            self.flying.push(flying);
+            self.check_connections(user);
             self.sent += 1;
+        }
+        self.close_released();
+        // The engine has sent something by now, and sees what the server speaks.
+        if !self.learnt && self.sent > 0 {
+            self.learnt = true;
+            self.journeys.learn(self.streams, self.now);
+            self.send_due();
         }
     }
 
-    fn end_one(&mut self) {
+    fn cells(&self, number: u64) -> Vec<String> {
+        self.journeys.with_cells(number, |cells| cells.iter().map(|cell| text(cell)).collect())
+    }
+
+    /// The flow of a request, and the first step of its group.
+    fn place(&self, kind: u16) -> (usize, usize) {
+        let request = u32::from(kind) % self.plan.requests.len() as u32;
+        for (index, flow) in self.flows().flows.iter().enumerate() {
+            if let Some(at) = flow.steps.iter().position(|step| step.request == request) {
+                let name = &flow.steps[at].group;
+                let before = flow.steps[..at].iter().rev().take_while(|s| name.is_some() && s.group == *name);
+                return (index, at - before.count());
+            }
+        }
+        panic!("no step has this request")
+    }
+
+    /// What a user has in flight is of one step, or of one group that was due at one time.
+    fn check_together(&self, new: &Flying) {
+        let is_redirect = |kind: u16| usize::from(kind) >= 2 * self.plan.requests.len();
+        for other in self.flying.iter().filter(|f| f.user == new.user) {
+            assert_eq!((&other.iteration, other.place), (&new.iteration, new.place));
+            let step = &self.flows().flows[new.place.0].steps[new.place.1];
+            assert!(step.group.is_some(), "a step leaves while another is in flight");
+            let redirects = is_redirect(other.kind) || is_redirect(new.kind);
+            assert!(redirects || other.due == new.due, "a group is due at one time");
+        }
+    }
+
+    fn check_connections(&mut self, user: u64) {
+        let own: Vec<&Flying> = self.flying.iter().filter(|f| f.user == user).collect();
+        assert!(
+            own.len()
+                <= if !self.learnt {
+                    1
+                } else if self.streams {
+                    100
+                } else {
+                    6
+                },
+            "{}",
+            own.len()
+        );
+        for flying in &own {
+            let Some(conn) = flying.conn else { continue };
+            let of = self.open.get_mut(&conn).unwrap();
+            assert_eq!(*of.get_or_insert(user), user, "a connection has one user");
+            let carries = own.iter().filter(|f| f.conn == Some(conn)).count();
+            assert!(self.streams || carries == 1, "a connection without streams carries {carries}");
+        }
+        let open = self.open.values().filter(|of| **of == Some(user)).count();
+        assert!(self.streams || open <= 6, "{open} connections of a user");
+    }
+
+    /// A connection ends without a response to what it carried, which leaves again on others.
+    fn send_again(&mut self) {
         let chosen = self.random.below(self.flying.len() as u64) as usize;
-        let (number, kind, ..) = self.flying.swap_remove(chosen);
+        let Some(before) = self.flying[chosen].conn else { return };
+        let mut conn = None;
+        for index in 0..self.flying.len() {
+            if self.flying[index].conn == Some(before) {
+                // Those with streams go together, and sometimes not.
+                let fresh = conn.filter(|_| self.streams && self.random.happens(0.8));
+                let new = fresh.unwrap_or_else(|| self.connect());
+                conn = Some(new);
+                self.journeys.bind(self.flying[index].number, new, self.now);
+                self.flying[index].conn = Some(new);
+            }
+        }
+        let user = self.flying[chosen].user;
+        self.close_released();
+        self.check_connections(user);
+    }
+
+    fn end_one(&mut self) {
+        if self.random.happens(0.03) {
+            return self.send_again();
+        }
+        let chosen = self.random.below(self.flying.len() as u64) as usize;
+        // It may have to leave again, as it was.
+        let Flying { number, kind, user, cells, .. } = self.flying.swap_remove(chosen);
+        assert_eq!(self.cells(number), cells);
         self.ended += 1;
         let takes = self.plan.requests[usize::from(kind) % self.plan.requests.len()].name.ends_with(".0");
-        match self.random.below(21) {
+        match self.random.below(41) {
             0 => self.journeys.ended(number, StepEnd::Bad("status 500", &[]), self.now),
             1 => self.journeys.ended(number, StepEnd::Lost("reset"), self.now),
-            3 => {
+            3 | 4 => {
                 let to: &[u8] = [b"/x".as_slice(), b"http://elsewhere/"][self.random.below(2) as usize];
                 let by_get = self.random.happens(0.5);
                 self.journeys.ended(number, StepEnd::Moved { to, by_get, cookies: &[] }, self.now);
@@ -154,33 +339,40 @@ impl Model {
             // A number that is not in flight changes nothing.
             2 => {
                 self.journeys.ended(u64::MAX, StepEnd::Lost("reset"), self.now);
-                self.answer(number, takes);
+                self.answer((number, user), takes);
                 self.journeys.ended(number, StepEnd::Lost("again"), self.now);
             }
-            _ => self.answer(number, takes),
+            _ => self.answer((number, user), takes),
         }
     }
 
-    fn answer(&mut self, number: u64, takes: bool) {
+    fn answer(&mut self, (number, user): (u64, u64), takes: bool) {
         if !takes {
             return self.journeys.ended(number, StepEnd::Good(Vec::new(), &[]), self.now);
         }
         self.tokens += 1;
         let token = format!("t{}", self.tokens);
         let cookie = format!("s=c{}", self.tokens);
-        self.given.insert(token.clone(), cookie.clone());
+        self.given.insert(token.clone(), (user, cookie.clone()));
+        self.owners.insert(cookie.clone(), user);
         let set = SetCookie::parse(cookie.as_bytes()).unwrap();
         self.journeys.ended(number, StepEnd::Good(vec![token.into_bytes()], &[set]), self.now);
     }
 
-    fn run(mut self) -> (Plan, u64, Vec<(String, FlowFigures)>) {
+    /// Users have at most so many requests in flight together.
+    fn check_flying(&self) {
+        let users: HashSet<u64> = self.flying.iter().map(|f| f.user).collect();
+        assert!(users.len() <= self.flows().users as usize);
+    }
+
+    fn run(mut self) -> (Plan, u64, u64, Vec<(String, FlowFigures)>) {
         let end = Time::ZERO + Duration::from_millis(1 + self.random.below(2000));
         for _ in 0..100_000 {
             if self.now >= end || self.journeys.is_over() {
                 break;
             }
             self.send_due();
-            assert!(self.flying.len() <= self.plan.flows.as_ref().unwrap().users as usize);
+            self.check_flying();
             let next = self.journeys.next_due(UsersOf::Anyone);
             if self.flying.is_empty() || self.random.happens(0.2) {
                 self.now = next.map_or(end, |due| due.max(self.now)).min(end);
@@ -190,7 +382,7 @@ impl Model {
             }
         }
         self.journeys.close(end);
-        let last = end + self.plan.flows.as_ref().unwrap().graceful;
+        let last = end + self.flows().graceful;
         for _ in 0..100_000 {
             if self.now >= last || self.journeys.is_over() {
                 break;
@@ -214,11 +406,10 @@ impl Model {
         }
         assert_eq!(self.sent, self.ended + self.flying.len() as u64);
         let figures = self.journeys.figures();
-        for conn in self.journeys.released() {
-            assert!(self.open.remove(&conn), "a connection is released once");
-        }
+        self.flying.clear();
+        self.close_released();
         assert!(self.open.is_empty(), "each connection is closed");
-        (self.plan, self.sent, figures)
+        (self.plan, self.sent, self.iterations.len() as u64, figures)
     }
 }
 
@@ -226,9 +417,10 @@ impl Model {
 fn each_iteration_ends_once_and_no_token_crosses_users() {
     let (mut done, mut failed, mut stopped) = (0, 0, 0);
     for seed in 0..1000 {
-        let (plan, sent, figures) = Model::new(seed).run();
+        let (plan, sent, begun, figures) = Model::new(seed).run();
         let flows = plan.flows.as_ref().unwrap();
         let ended: u64 = figures.iter().map(|(_, f)| f.done + f.failed + f.stopped).sum();
+        assert_eq!(ended, begun, "seed {seed}: each iteration that began has one outcome");
         if let Some(iterations) = flows.iterations {
             assert!(ended <= iterations, "seed {seed}: {ended} of {iterations}");
         }
@@ -249,6 +441,7 @@ fn each_iteration_ends_once_and_no_token_crosses_users() {
             (done, failed, stopped) = (done + f.done, failed + f.failed, stopped + f.stopped);
         }
     }
+    println!("{done} done, {failed} failed, {stopped} stopped");
     assert!(done > 1000 && failed > 1000 && stopped > 100, "{done} {failed} {stopped}");
 }
 

@@ -6,7 +6,7 @@ use linerate_base::Random;
 use serde::{Deserialize, Serialize};
 
 use super::invalid::InvalidPlan;
-use super::limits::{MAX_CONNECTIONS, MAX_FOLLOW, MAX_THINK};
+use super::limits::{MAX_CONNECTIONS, MAX_FOLLOW, MAX_THINK, USER_CONNECTIONS, USERS_AT_ONCE};
 use super::rate::{Arrival, Rate};
 use super::units::quoted;
 
@@ -99,6 +99,22 @@ impl FlowPlan {
         Ok(())
     }
 
+    /// Requests that a user may have in flight at once: those of the largest group (at least 1).
+    pub fn widest(&self) -> usize {
+        let groups = self.flows.iter().flat_map(|flow| {
+            (0..flow.steps.len()).map(|first| {
+                let members = &flow.steps[first..first + flow.group_at(first)];
+                members.iter().map(|step| step.repeat as usize).sum::<usize>()
+            })
+        });
+        groups.max().unwrap_or(1).max(1)
+    }
+
+    /// Users of a rate at the same time, at most, where nobody says how many.
+    pub fn usual_users(&self) -> u32 {
+        USERS_AT_ONCE / u32::try_from(self.widest().min(USER_CONNECTIONS)).unwrap_or(1)
+    }
+
     /// Whether some step follows redirects.
     pub(crate) fn follows(&self) -> bool {
         self.flows.iter().flat_map(|flow| &flow.steps).any(|step| step.follow > 0)
@@ -139,6 +155,14 @@ pub struct UserFlow {
     pub steps: Vec<FlowStep>,
 }
 
+impl UserFlow {
+    /// Steps of the group that begins with this one; 0: it is in none.
+    pub(crate) fn group_at(&self, first: usize) -> usize {
+        let Some(name) = self.steps.get(first).and_then(|step| step.group.as_ref()) else { return 0 };
+        self.steps[first..].iter().take_while(|step| step.group.as_ref() == Some(name)).count()
+    }
+}
+
 /// A request, and what follows from its response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowStep {
@@ -154,6 +178,8 @@ pub struct FlowStep {
     pub take: Vec<TakeRule>,
     /// The pause after the response.
     pub think: Think,
+    /// Steps of the same group that follow one another leave together. The pause is that of the last.
+    pub group: Option<String>,
 }
 
 /// What the response to a step must be like.

@@ -7,6 +7,7 @@ use linerate_http::h3::QPACK;
 use linerate_net::Io;
 use serde::{Deserialize, Serialize};
 
+use super::limits::USER_CONNECTIONS;
 use super::tls::TlsVersion;
 use super::{Plan, Request, Way};
 
@@ -75,6 +76,35 @@ impl Plan {
             }
             (Http::Two, None) => Some(Speaks::Http2),
             (Http::Two, Some(_)) => Some(Speaks::AgreedHttp2),
+        }
+    }
+
+    /// Whether connections have streams, if that is known beforehand.
+    pub(crate) fn has_streams(&self) -> Option<bool> {
+        match self.speaks() {
+            None => Some(self.is_quic()),
+            Some(Speaks::Either) => None,
+            Some(Speaks::Http2 | Speaks::AgreedHttp2) => Some(true),
+        }
+    }
+
+    /// Streams that a connection may have at once, where it has some.
+    pub(crate) fn streams_at_once(&self) -> u32 {
+        let of_users = self.flows.as_ref().map(|flows| u32::try_from(flows.widest()).unwrap_or(u32::MAX));
+        of_users.unwrap_or(self.depth)
+    }
+
+    /// Connections of a user of flows, at most.
+    pub fn connections_each(&self) -> u32 {
+        let widest = self.flows.as_ref().map_or(1, |flows| flows.widest());
+        let most = if self.has_streams() == Some(true) { 1 } else { USER_CONNECTIONS };
+        u32::try_from(widest.min(most)).unwrap_or(u32::MAX)
+    }
+
+    /// As many connections as the users of its flows may have.
+    pub fn fit_users(&mut self) {
+        if let Some(flows) = &self.flows {
+            self.connections = flows.users.saturating_mul(self.connections_each());
         }
     }
 

@@ -9,6 +9,16 @@ pub(crate) const MAX_FLOWS: usize = 100;
 /// How often a step is repeated at most.
 pub(crate) const MAX_REPEAT: u64 = 1_000_000;
 
+/// Requests of a group. Reason: a server of HTTP/2 should admit a hundred streams at least (RFC 9113 section 6.5.2).
+pub(crate) const MAX_GROUP: usize = 100;
+
+/// Connections of a user without streams. Reason: browsers open as many to a host.
+pub(crate) const USER_CONNECTIONS: usize = 6;
+
+/// Users of a rate at the same time, where nobody says how many. Reason: each has a connection, and a process has
+/// file descriptors for about twice as many.
+pub(crate) const USERS_AT_ONCE: u32 = 10_000;
+
 /// The longest pause of a user. Reason: a longer one is a mistake.
 pub(crate) const MAX_THINK: Duration = Duration::from_secs(3600);
 

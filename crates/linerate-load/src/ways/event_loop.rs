@@ -62,7 +62,8 @@ const HEAD_START: Duration = Duration::from_millis(5);
 pub(super) fn works(plan: &Plan, place: Option<RunPlace>, common: &Arc<Common>) -> Result<Works, StartError> {
     let (io, mut warning) = choose(plan)?;
     let cores = u32::try_from(machine::allowed_cores().len()).unwrap_or(1);
-    let threads = plan.threads.unwrap_or(cores).clamp(1, plan.connections);
+    let most = plan.flows.as_ref().map_or(plan.connections, |flows| flows.users);
+    let threads = plan.threads.unwrap_or(cores).clamp(1, most);
     let prepared = prepare(plan, io, threads)?;
     if !prepared.notes.is_empty() {
         warning = warning.or_else(|| Some(prepared.notes.join("; ")));
@@ -115,7 +116,7 @@ fn prepare(plan: &Plan, io: Io, threads: u32) -> Result<Prepared, StartError> {
 }
 
 pub(super) fn limits(plan: &Plan, part: &CorePart) -> linerate_net::TransportLimits {
-    let own = u32::try_from(share(u64::from(plan.connections), part.core, part.cores)).unwrap_or(u32::MAX);
+    let own = u32::try_from(connections(plan, (part.core, part.cores))).unwrap_or(u32::MAX);
     let usual = linerate_net::TransportLimits::default();
     // Connections that linger after their last response come on top. Beyond it, the one that has
     // lingered longest gives its place to the next.
@@ -125,6 +126,15 @@ pub(super) fn limits(plan: &Plan, part: &CorePart) -> linerate_net::TransportLim
     let largest = plan.requests.iter().map(|r| r.body.as_ref().map_or(0, Body::len)).max().unwrap_or(0);
     let unsent_bytes = usual.unsent_bytes.saturating_add(largest.saturating_mul(plan.depth as usize));
     linerate_net::TransportLimits { connections, events_per_turn: EVENTS_PER_TURN, unsent_bytes, ..usual }
+}
+
+/// Connections of core number `core` of `cores`, where users are dealt out with all of theirs.
+fn connections(plan: &Plan, (core, cores): (u32, u32)) -> u64 {
+    let share = |all: u32| share(u64::from(all), core, cores);
+    match &plan.flows {
+        Some(flows) => share(flows.users) * u64::from(plan.connections_each()),
+        None => share(plan.connections),
+    }
 }
 
 /// Descriptors of a thread that are for connections.
@@ -253,7 +263,7 @@ impl CorePart {
             let sent = share(join.sent, thread, threads);
             supply.join(run_start + join.accounted, run_start + join.at, sent);
         }
-        let connections = share(u64::from(plan.connections), self.core, self.cores).min(requests.max(1));
+        let connections = connections(plan, (self.core, self.cores)).min(requests.max(1));
         let orders = Orders {
             addresses: Addresses::new(&plan.target, self.names.clone()),
             unix: plan.route.unix.as_deref().map(Arc::from),

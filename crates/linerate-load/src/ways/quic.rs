@@ -60,7 +60,7 @@ pub(crate) fn run_over<D: Datagrams>(
     // Connection IDs come from it: two runs must not have the same.
     let seed = derive(plan.seed ^ u64::from(std::process::id()), u64::from(part.core));
     let endpoint = QuicEndpoint::client(&options, tls, seed).map_err(|e| e.to_string())?;
-    let transport = QuicTransport::new(net, endpoint, QuicWay { name, depth: plan.depth });
+    let transport = QuicTransport::new(net, endpoint, QuicWay { name, depth: plan.streams_at_once() });
     let totals = transport.totals();
     let mut outcome = part.run_by::<QuicTransport<D>, H3<ResponseReading>>(
         plan,

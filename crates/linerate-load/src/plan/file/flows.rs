@@ -7,7 +7,7 @@ use toml::de::DeValue;
 use super::error::FileError;
 use super::requests::{self, Placed};
 use super::table::{Item, Keys, Table};
-use crate::defaults::{GRACEFUL, USERS_AT_ONCE};
+use crate::defaults::GRACEFUL;
 use crate::extract::expect::ResponseTest;
 use crate::extract::take::Extractor;
 use crate::plan::DataSet;
@@ -114,6 +114,9 @@ pub(super) fn read<'a>(top: &Table<'a>) -> Result<Option<PlacedFlows<'a>>, FileE
     for (index, table) in tables.into_iter().enumerate() {
         placed.add(&table, top, index)?;
     }
+    if is_arriving && placed.plan.users == 0 {
+        placed.plan.users = placed.plan.usual_users();
+    }
     Ok(Some(placed))
 }
 
@@ -137,7 +140,7 @@ fn read_users(top: &Table<'_>) -> Result<(u32, UserPace), FileError> {
     if let (Some(UserCount { stages: Some(_), .. }), Some(item)) = (&users, top.get("users")) {
         return Err(item.error("with user_rate, users is the most at the same time: a number"));
     }
-    let most = users.map_or(USERS_AT_ONCE, |users| users.most);
+    let most = users.map_or(0, |users| users.most);
     Ok((most, UserPace::Arriving(rate, arrival.unwrap_or_default())))
 }
 
@@ -201,7 +204,7 @@ impl<'a> PlacedFlows<'a> {
         }
         self.requests.push(placed);
         self.takes.push(items);
-        Ok(FlowStep { request, repeat, expect, follow, take, think: think.unwrap_or_default() })
+        Ok(FlowStep { request, repeat, expect, follow, take, think: think.unwrap_or_default(), group: None })
     }
 
     /// Compiles all requests with the values that are there when they are sent, and finds values that
