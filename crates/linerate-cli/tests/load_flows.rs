@@ -1,13 +1,13 @@
 //! `load` with flows, against small applications that hold users to their own tokens.
 #![allow(clippy::unwrap_used)]
 
+mod apps;
 mod common;
 mod serving;
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 
+use apps::{app, plan};
 use common::{answering, measured, number, run};
 
 const SHOP: &str = r#"
@@ -73,41 +73,9 @@ headers = { Authorization = "Bearer {{token}}" }
 expect_status = 403
 "#;
 
-/// An application; gone when dropped.
-struct App {
-    child: Child,
-    url: String,
-}
-
-impl Drop for App {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// `None`: there is no such program here, which was reported.
-fn app(program: &str, file: &str) -> Option<App> {
-    let path = linerate_skips::program(program)?;
-    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/flows").join(file);
-    let mut child = Command::new(path).arg(source).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    Some(App { child, url: format!("http://127.0.0.1:{}/", line.trim()) })
-}
-
-/// A plan file; its folder is removed when dropped.
-fn plan(text: &str) -> (tempfile::TempDir, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("plan.toml");
-    std::fs::write(&path, text).unwrap();
-    let path = path.to_str().unwrap().to_owned();
-    (folder, path)
-}
-
 #[test]
 fn users_log_in_by_form_token_and_session() {
-    let Some(app) = app("python3", "login.py") else { return };
+    let Some(app) = app("python3", "login.py", &[]) else { return };
     let (folder, path) = plan(SHOP);
     let page = folder.path().join("page.html");
     let (document, said) = measured(&["--plan", &path, "--html", page.to_str().unwrap(), &app.url]);
@@ -124,7 +92,7 @@ fn users_log_in_by_form_token_and_session() {
 
 #[test]
 fn the_log_names_flow_step_and_user_of_each_request() {
-    let Some(app) = app("python3", "login.py") else { return };
+    let Some(app) = app("python3", "login.py", &[]) else { return };
     let (folder, path) = plan(SHOP);
     let log = folder.path().join("log.jsonl");
     let (_, said) = measured(&["--plan", &path, "--log-requests", log.to_str().unwrap(), &app.url]);
@@ -153,7 +121,7 @@ fn the_log_names_flow_step_and_user_of_each_request() {
 
 #[test]
 fn a_value_that_is_missing_fails_the_iteration() {
-    let Some(app) = app("python3", "login.py") else { return };
+    let Some(app) = app("python3", "login.py", &[]) else { return };
     let (_folder, path) = plan(&SHOP.replace("items[1]", "items[7]"));
     let (document, said) = measured(&["--plan", &path, &app.url]);
     assert_eq!(said.code, Some(1), "{said:?}");
@@ -166,7 +134,7 @@ fn a_value_that_is_missing_fails_the_iteration() {
 
 #[test]
 fn users_take_tokens_and_never_those_of_others() {
-    let Some(app) = app("node", "jwt.js") else { return };
+    let Some(app) = app("node", "jwt.js", &[]) else { return };
     let (_folder, path) = plan(TOKENS);
     let (document, said) = measured(&["--plan", &path, &app.url]);
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -203,7 +171,32 @@ fn mistakes_are_found_before_the_run() {
             "keep one of the two",
             ":19:17:",
         ),
-        ("repeat = 2", "group = 2", "\"group\" is not supported in flows", ":30:1:"),
+        ("repeat = 2", "group = 2", "group must be a string, not 2", ":30:9:"),
+        ("repeat = 2", "group = \"a\"", "in group \"a\" there is 1 request", ":30:9:"),
+        (
+            "repeat = 2",
+            "group = \"a\"\nrepeat = 101",
+            "there are 101 requests; 2 to 100 are possible",
+            ":30:9:",
+        ),
+        (
+            "think = \"1ms..5ms\"",
+            "think = 1\ngroup = \"a\"\n[[flow.step]]\nname = \"x\"\ngroup = \"a\"",
+            "the pause after group \"a\" is that of its last step",
+            ":20:9:",
+        ),
+        (
+            "path = \"/login\"\nheaders",
+            "group = \"a\"\nrepeat = 2\n[[flow.step]]\n[[flow.step]]\npath = \"/x\"\ngroup = \"a\"\nheaders",
+            "the steps of group \"a\" do not follow one another",
+            ":21:9:",
+        ),
+        (
+            "repeat = 2",
+            "group = \"a\"\ntake = { x = \"json:$.x\" }\n[[flow.step]]\ngroup = \"a\"\npath = \"/{{x}}\"",
+            "unknown slot {{x}}",
+            ":34:10:",
+        ),
         ("users = 6", "users = 6\nrate = 5", "rate does not go with [[flow]]", ":3:1:"),
         ("users = 6", "", "users = 10", ""),
         ("users = 6", "users = 6\nconnections = 5", "connections is \"keep\" or \"new\"", ":3:15:"),
@@ -250,7 +243,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 #[test]
 fn users_of_a_rate_are_new() {
-    let Some(app) = app("python3", "login.py") else { return };
+    let Some(app) = app("python3", "login.py", &[]) else { return };
     let (_folder, path) = plan(SHOP);
     for io in ["epoll", "auto"] {
         let (document, said) = measured(&["--plan", &path, "--user-rate", "200", "--io", io, &app.url]);
@@ -344,7 +337,7 @@ fn flags_say_how_many_users_there_are() {
 
 #[test]
 fn redirects_are_followed_with_the_cookies_of_each_response() {
-    let Some(app) = app("python3", "login.py") else { return };
+    let Some(app) = app("python3", "login.py", &[]) else { return };
     // The response to the login is then the list behind it.
     let (begin, list) = SHOP.split_once("[[flow.step]]\nname = \"list\"\npath = \"/items\"\n").unwrap();
     let text = format!("{begin}{list}").replace("expect_status = 303\nthink = \"1ms..5ms\"\n", "follow = 1");
@@ -531,8 +524,12 @@ repeat = 2
     let mut turn = 0;
     let stages = "users = \"1..4@50ms,4\"";
     let new = "users = 4\nconnections = \"new\"";
-    for users in ["users = 4", stages, new, "user_rate = 300"] {
-        let (_folder, path) = plan(&format!("{users}\n{text}"));
+    let group = "group = \"two\"\n";
+    let plans = ["users = 4", stages, new, "user_rate = 300"]
+        .into_iter()
+        .flat_map(|users| [(users, ""), (users, group)]);
+    for (users, group) in plans {
+        let (_folder, path) = plan(&format!("{users}\n{text}{group}"));
         for io in ["epoll", "auto"] {
             for http in ["1.1", "2"] {
                 let output = outputs[turn % 3];
@@ -550,7 +547,10 @@ repeat = 2
                 assert_eq!((count("/requests/met"), count("/status/404")), (20, 40));
                 assert_eq!(count("/requests_by_name/b/requests/answered"), 40);
                 let is_new = users.contains("new") || users.contains("user_rate");
-                assert!(!is_new || count("/connections/opened") == 20, "{users} {io} {http}: {document:#}");
+                // The second request of a group needs a connection of its own, where there are no streams.
+                let each = if group.is_empty() || http == "2" { 1 } else { 2 };
+                let opened = count("/connections/opened");
+                assert!(!is_new || opened == 20 * each, "{users} {group} {io} {http}: {document:#}");
                 let written = std::fs::read_to_string(output[1]).unwrap();
                 match output[0] {
                     "--log-requests" => assert_eq!(written.lines().count(), 61, "{written}"),
@@ -566,7 +566,7 @@ repeat = 2
 #[test]
 fn agents_send_flows_together() {
     let Some(nats) = linerate_skips::program("nats-server") else { return };
-    let Some(app) = app("python3", "login.py") else { return };
+    let Some(app) = app("python3", "login.py", &[]) else { return };
     let (_folder, path) = plan(SHOP);
     let folders = [nats.parent().unwrap().to_owned()].into_iter();
     let inherited = std::env::var_os("PATH").unwrap_or_default();

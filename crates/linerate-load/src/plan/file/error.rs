@@ -37,6 +37,11 @@ impl FileError {
         FileError { place: Some(PlanPlace::of(text, span)), ..FileError::whole(path, message) }
     }
 
+    /// The same with its reason.
+    pub(super) fn because(self, reason: &str) -> FileError {
+        FileError { message: format!("{}: {reason}", self.message), ..self }
+    }
+
     /// Line, from 1; `None` when the error is about the whole file.
     pub fn line(&self) -> Option<usize> {
         self.place.as_ref().map(|p| p.line)

@@ -16,8 +16,8 @@ use crate::plan::flow::{
     FlowPlan, FlowStep, StepExpectation, TakeRule, Think, UserCount, UserFlow, UserPace,
 };
 use crate::plan::limits::{
-    MAX_CONNECTIONS, MAX_FLOWS, MAX_FOLLOW, MAX_GRACEFUL, MAX_REPEAT, MAX_REQUESTS, MAX_TAKES, MAX_THINK,
-    MAX_TIMEOUT,
+    MAX_CONNECTIONS, MAX_FLOWS, MAX_FOLLOW, MAX_GRACEFUL, MAX_GROUP, MAX_REPEAT, MAX_REQUESTS, MAX_TAKES,
+    MAX_THINK, MAX_TIMEOUT,
 };
 use crate::plan::units::quoted;
 
@@ -25,7 +25,7 @@ use crate::plan::units::quoted;
 pub(super) const RUN_KEYS: &[&str] = &["users", "user_rate", "iterations", "cookies", "graceful", "flow"];
 
 /// Keys of a step, beside those of its request.
-const STEP_KEYS: &[&str] = &["name", "path", "take", "think", "repeat", "follow", "expect"];
+const STEP_KEYS: &[&str] = &["name", "path", "group", "take", "think", "repeat", "follow", "expect"];
 
 const ABSENT: &str = "is not supported in flows";
 
@@ -34,7 +34,7 @@ const FLOW: Keys = Keys {
     elsewhere: &[
         (requests::SHARED_KEYS, "belongs to a step: write it below [[flow.step]]"),
         (
-            &["path", "take", "think", "repeat", "follow", "expect"],
+            &["path", "group", "take", "think", "repeat", "follow", "expect"],
             "belongs to a step: write it below [[flow.step]]",
         ),
         (RUN_KEYS, "belongs to the whole plan: write it at the top, before the first [[flow]]"),
@@ -45,7 +45,7 @@ const STEP: Keys = Keys {
     known: &[STEP_KEYS, requests::SHARED_KEYS],
     elsewhere: &[
         (&["weight"], "belongs to the flow: write it below [[flow]]"),
-        (&["raw", "group", "if", "while", "host", "url", "script"], ABSENT),
+        (&["raw", "if", "while", "host", "url", "script"], ABSENT),
     ],
 };
 
@@ -66,6 +66,8 @@ pub(super) struct PlacedFlows<'a> {
     pub(super) requests: Vec<Placed<'a>>,
     /// Values that each request takes, with their places.
     takes: Vec<Vec<Item<'a>>>,
+    /// The group of each request and its pause, with their places.
+    groups: Vec<[Option<Item<'a>>; 2]>,
 }
 
 /// Reads `[[flow]]`; `None`: there is none.
@@ -106,7 +108,7 @@ pub(super) fn read<'a>(top: &Table<'a>) -> Result<Option<PlacedFlows<'a>>, FileE
     if let (true, true, Some(item)) = (is_arriving, plan.keep_cookies, top.get("cookies")) {
         return Err(item.error("each user of user_rate is new, and has no cookies to keep"));
     }
-    let mut placed = PlacedFlows { plan, requests: Vec::new(), takes: Vec::new() };
+    let mut placed = PlacedFlows { plan, requests: Vec::new(), takes: Vec::new(), groups: Vec::new() };
     let tables = item.tables(FLOW)?;
     if tables.is_empty() || tables.len() > MAX_FLOWS {
         return Err(item.error(format!("there are {} flows; 1 to {MAX_FLOWS} are possible", tables.len())));
@@ -167,7 +169,40 @@ impl<'a> PlacedFlows<'a> {
             return Err(item.error("a flow has at least one step"));
         }
         let weight = table.read("weight", Item::positive)?.unwrap_or(1.0);
-        self.plan.flows.push(UserFlow { name, weight, steps });
+        let flow = UserFlow { name, weight, steps };
+        self.check_groups(&flow)?;
+        self.plan.flows.push(flow);
+        Ok(())
+    }
+
+    /// Whether the steps of each group follow one another, and what else a group has to be.
+    fn check_groups(&self, flow: &UserFlow) -> Result<(), FileError> {
+        let items = |index: usize| &self.groups[flow.steps[index].request as usize];
+        let mut index = 0;
+        while let Some(step) = flow.steps.get(index) {
+            let members = flow.group_at(index);
+            let ([Some(item), _], Some(name)) = (items(index), &step.group) else {
+                index += 1;
+                continue;
+            };
+            let group = quoted(name);
+            let requests: u64 =
+                flow.steps[index..index + members].iter().map(|step| u64::from(step.repeat)).sum();
+            if flow.steps[..index].iter().any(|other| other.group == step.group) {
+                return Err(item.error(format!("the steps of group {group} do not follow one another")));
+            }
+            if requests == 1 || requests > MAX_GROUP as u64 {
+                let are = if requests == 1 { "is 1 request" } else { &format!("are {requests} requests") };
+                return Err(
+                    item.error(format!("in group {group} there {are}; 2 to {MAX_GROUP} are possible"))
+                );
+            }
+            let early = (index..index + members - 1).find_map(|member| items(member)[1].as_ref());
+            if let Some(think) = early {
+                return Err(think.error(format!("the pause after group {group} is that of its last step")));
+            }
+            index += members;
+        }
         Ok(())
     }
 
@@ -188,6 +223,8 @@ impl<'a> PlacedFlows<'a> {
         if take.len() > MAX_TAKES {
             return Err(items[MAX_TAKES].error(format!("a step takes at most {MAX_TAKES} values")));
         }
+        let group = table.read("group", |item| requests::read_name(item).map(str::to_owned))?;
+        self.groups.push(["group", "think"].map(|key| table.get(key).cloned()));
         let span = table.get("name").map_or(table.span.clone(), Item::span);
         let source = table.source;
         let status_item = table.get("expect_status").cloned();
@@ -204,23 +241,52 @@ impl<'a> PlacedFlows<'a> {
         }
         self.requests.push(placed);
         self.takes.push(items);
-        Ok(FlowStep { request, repeat, expect, follow, take, think: think.unwrap_or_default(), group: None })
+        Ok(FlowStep { request, repeat, expect, follow, take, think: think.unwrap_or_default(), group })
     }
 
-    /// Compiles all requests with the values that are there when they are sent, and finds values that
-    /// nothing uses.
+    /// Compiles the requests of a flow with the values that are there when they are sent. Returns the names of all values.
+    fn check_slots(
+        &self,
+        flow: &UserFlow,
+        data: &[(DataSet, Item<'_>)],
+        http2: bool,
+    ) -> Result<Vec<String>, FileError> {
+        let mut names: Vec<String> = Vec::new();
+        let mut index = 0;
+        while let Some(first) = flow.steps.get(index) {
+            let members = &flow.steps[index..index + flow.group_at(index).max(1)];
+            let known = names.len();
+            names.extend(members.iter().flat_map(|step| &step.take).map(|take| take.name.clone()));
+            // A step that is repeated one at a time has its own values.
+            let has_own = first.group.is_none() && first.repeat > 1;
+            let known = if has_own { names.len() } else { known };
+            for step in members {
+                let request = &self.requests[step.request as usize];
+                let checked = request.check_with(data, http2, &names[..known]);
+                if first.group.is_some() && request.check_with(data, http2, &names).is_ok() {
+                    checked.map_err(|error| {
+                        error.because("a value is there once all of its group are answered")
+                    })?;
+                } else {
+                    checked?;
+                }
+            }
+            index += members.len();
+        }
+        Ok(names)
+    }
+
+    /// Compiles all requests, and finds values that nothing uses.
     pub(super) fn check(&self, data: &[(DataSet, Item<'_>)], http2: bool) -> Result<(), FileError> {
         for flow in &self.plan.flows {
-            let mut names: Vec<String> = Vec::new();
-            for step in &flow.steps {
-                let known = names.len();
-                names.extend(step.take.iter().map(|take| take.name.clone()));
-                // Of its own values, only a step that is repeated has some.
-                let known = if step.repeat > 1 { names.len() } else { known };
-                self.requests[step.request as usize].check_with(data, http2, &names[..known])?;
-            }
+            let names = self.check_slots(flow, data, http2)?;
             for (index, step) in flow.steps.iter().enumerate() {
-                let first = if step.repeat > 1 { index } else { index + 1 };
+                let first = match flow.group_at(index) {
+                    // Of its own values, only a step that is repeated has some.
+                    0 if step.repeat > 1 => index,
+                    0 => index + 1,
+                    members => index + members,
+                };
                 for item in &self.takes[step.request as usize] {
                     let later = flow.steps.get(first..).unwrap_or_default();
                     let mut is_used = false;
