@@ -215,13 +215,29 @@ fn sending(plan: &Plan) -> String {
         Way::Poll => "one request at a time on one connection".to_owned(),
         Way::Threads => format!("{connections}, a blocking thread for each"),
         Way::Async => format!("{connections}, an async task for each"),
-        Way::Loop if plan.flows.as_ref().is_some_and(|flows| flows.own_connections) => {
-            let users = units::several(u64::from(plan.connections), "user", "users");
-            format!("up to {users} at a time, a connection for each iteration")
-        }
-        Way::Loop => {
-            let depth = units::several(u64::from(plan.depth), "request", "requests");
-            format!("{connections}, {depth} in flight on each")
+        Way::Loop => match &plan.flows {
+            Some(flows) => of_users(plan, flows, &connections),
+            None => {
+                let depth = units::several(u64::from(plan.depth), "request", "requests");
+                format!("{connections}, {depth} in flight on each")
+            }
+        },
+    }
+}
+
+/// Connections of the users of flows.
+fn of_users(plan: &Plan, flows: &FlowPlan, connections: &str) -> String {
+    let each = plan.connections_each();
+    match (flows.own_connections, each) {
+        (false, 1) => match flows.widest() {
+            1 => format!("{connections}, 1 request of a user in flight"),
+            several => format!("{connections}, up to {several} requests of a user in flight"),
+        },
+        (false, each) => format!("up to {connections}, {each} for each user"),
+        (true, each) => {
+            let users = units::several(u64::from(flows.users), "user", "users");
+            let own = if each == 1 { "a connection".to_owned() } else { format!("up to {each} connections") };
+            format!("up to {users} at a time, {own} for each iteration")
         }
     }
 }

@@ -2,6 +2,8 @@ use super::*;
 use crate::testing;
 use linerate_load::outcome::NamedFigures;
 use linerate_load::plan::Check;
+use linerate_load::plan::flow::{FlowPlan, FlowStep, Think, UserFlow, UserPace};
+use linerate_load::plan::http::Http;
 
 fn text(plan: &Plan, outcome: &Outcome, style: Style) -> String {
     as_long_as(SummaryLength::Full, plan, outcome, style)
@@ -196,4 +198,42 @@ fn rates_read_as_they_were_meant() {
     let rate = Rate { steps: vec![step(0.0, 5_000.0, Some(30)), step(5_000.0, 5_000.0, Some(60))] };
     assert_eq!(rate_in_words(&rate), "0/s to 5,000/s in 30s, then 5,000/s in 1m");
     assert_eq!(rate_in_words(&Rate { steps: vec![step(10_000.0, 10_000.0, None)] }), "10,000/s");
+}
+
+#[test]
+fn users_of_flows_have_connections_or_streams() {
+    let step = |group: &str, repeat| FlowStep {
+        request: 0,
+        repeat,
+        expect: None,
+        follow: 0,
+        take: Vec::new(),
+        think: Think::No,
+        group: (!group.is_empty()).then(|| group.to_owned()),
+    };
+    let said = |steps: Vec<FlowStep>, own_connections, version| {
+        let mut plan = testing::plan_closed();
+        plan.flows = Some(FlowPlan {
+            users: 3,
+            pace: UserPace::Always,
+            own_connections,
+            graceful: std::time::Duration::ZERO,
+            iterations: None,
+            keep_cookies: false,
+            flows: vec![UserFlow { name: "f".into(), weight: 1.0, steps }],
+        });
+        plan.http.version = version;
+        plan.fit_users();
+        super::sending(&plan)
+    };
+    let group = || vec![step("", 1), step("a", 2), step("a", 6)];
+    for (steps, own, version, words) in [
+        (vec![step("", 9)], false, Http::One, "3 connections, 1 request of a user in flight"),
+        (group(), false, Http::One, "up to 18 connections, 6 for each user"),
+        (group(), false, Http::Two, "3 connections, up to 8 requests of a user in flight"),
+        (group(), true, Http::One, "up to 3 users at a time, up to 6 connections for each iteration"),
+        (group(), true, Http::Two, "up to 3 users at a time, a connection for each iteration"),
+    ] {
+        assert_eq!(said(steps, own, version), words);
+    }
 }
