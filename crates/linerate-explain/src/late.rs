@@ -12,3 +12,13 @@ pub struct LateSegments {
     /// Sent again though the first had arrived.
     pub needless: u64,
 }
+
+impl LateSegments {
+    /// Adds other counts.
+    pub(crate) fn add(&mut self, other: LateSegments) {
+        self.lost += other.lost;
+        self.told += other.told;
+        self.overtaken += other.overtaken;
+        self.needless += other.needless;
+    }
+}

@@ -34,26 +34,35 @@ fn check(seen: &Observation) {
     }
 }
 
+/// Holds for the same packets, seen in windows: they add up to what was seen at once.
+fn check_windows(whole: Observer, windows: Observer) {
+    let (whole, sum) = (whole.finish(), windows.finish());
+    assert_eq!(format!("{sum:?}"), format!("{whole:?}"), "windows lose nothing");
+    check(&whole);
+}
+
 /// The fuzz target for capture files.
 pub fn capture(data: &[u8]) {
     let Ok(mut file) = CaptureFile::open(data) else { return };
-    let mut observer = Observer::new(small());
+    let [mut observer, mut windows] = [(); 2].map(|()| Observer::new(small()));
     let mut bytes = 0;
     while let Ok(Some(packet)) = file.next_packet() {
         bytes += packet.data.len();
         observer.packet(&packet);
+        windows.packet(&packet);
+        windows.end_window(packet.time_ns);
     }
     // A gzip file may be longer than itself.
     assert!(data.starts_with(b"\x1f\x8b") || bytes <= data.len(), "no byte is read twice");
     assert!(file.ending().is_some() || data.starts_with(b"\x1f\x8b"));
-    check(&observer.finish());
+    check_windows(observer, windows);
 }
 
 /// The fuzz target for sequences of packets. Each byte string is a script of segments on a few
 /// connections. Their numbers are close to each other, which causes repetitions, holes, disorder
 /// and messages in pieces.
 pub fn packets(data: &[u8]) {
-    let mut observer = Observer::new(small());
+    let [mut observer, mut windows] = [(); 2].map(|()| Observer::new(small()));
     let mut now: i64 = 1_000_000_000;
     let mut rest = data;
     while let Some((&[ends, flags, seq, ack, time, len], tail)) = rest.split_first_chunk::<6>() {
@@ -62,14 +71,16 @@ pub fn packets(data: &[u8]) {
         rest = after;
         now += (i64::from(time) - 8) * 3_000_000;
         let frame = frame(ends, flags, seq, ack, payload);
-        observer.packet(&Packet {
-            time_ns: now,
-            link: LinkType::Raw,
-            data: &frame,
-            wire_len: frame.len() as u32,
-        });
+        let wire_len = frame.len() as u32;
+        let packet = Packet { time_ns: now, link: LinkType::Raw, data: &frame, wire_len };
+        observer.packet(&packet);
+        windows.packet(&packet);
+        if (time ^ seq) & 1 == 1 {
+            let window = windows.end_window(now).0;
+            assert!(findings::of(&window).iter().all(|finding| finding.all_ns >= 0));
+        }
     }
-    check(&observer.finish());
+    check_windows(observer, windows);
 }
 
 /// The client's random number in the corpus' hellos.
@@ -91,7 +102,8 @@ pub fn tls(data: &[u8]) {
     }
     let keys = KeyLog::parse(log).or_else(|_| KeyLog::parse(own.as_bytes())).ok().map(Arc::new);
     let limits = CaptureLimits { held_bytes: 64 << 10, held_bytes_one: 32 << 10, ..small() };
-    let mut observers = [Observer::new(limits).with_keys(keys), Observer::new(limits)];
+    let [with_keys, mut windows] = [(); 2].map(|()| Observer::new(limits).with_keys(keys.clone()));
+    let mut observers = [with_keys, Observer::new(limits)];
     let mut next = [0u32; 2];
     let mut now: i64 = 1_000_000_000;
     while let Some((&[ends, skip, time, len], tail)) = rest.split_first_chunk::<4>() {
@@ -106,12 +118,16 @@ pub fn tls(data: &[u8]) {
         let mut frame = frame(ends & 1, 0x10, 0, 0, payload);
         frame[24..28].copy_from_slice(&seq.to_be_bytes());
         frame[28..32].copy_from_slice(&next[1 - from].to_be_bytes());
-        for observer in &mut observers {
-            let wire_len = frame.len() as u32;
-            observer.packet(&Packet { time_ns: now, link: LinkType::Raw, data: &frame, wire_len });
+        let wire_len = frame.len() as u32;
+        let packet = Packet { time_ns: now, link: LinkType::Raw, data: &frame, wire_len };
+        observers.iter_mut().chain([&mut windows]).for_each(|observer| observer.packet(&packet));
+        if skip & 1 == 1 {
+            windows.end_window(now);
         }
     }
-    observers.into_iter().for_each(|observer| check(&observer.finish()));
+    let [with_keys, without] = observers;
+    check_windows(with_keys, windows);
+    check(&without.finish());
 }
 
 /// An IPv4 packet. `ends`: bit 0 the direction, bits 1 to 3 the client's port, bit 4 an initial

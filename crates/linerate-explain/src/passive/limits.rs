@@ -94,6 +94,10 @@ pub const SERVERS: usize = 32;
 /// Reason: each costs 3 kB.
 pub const CLIENTS: usize = 256;
 
+/// Connections with calls of which it is not known yet which process has them. Reason: each costs up
+/// to 1 kB until the sockets are looked up or the window ends.
+pub const UNOWNED: usize = 4096;
+
 /// Busy connections of one client that are counted. Reason: pools that are too small are smaller
 /// than this.
 pub const LEVELS: usize = 64;

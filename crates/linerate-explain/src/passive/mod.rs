@@ -23,6 +23,7 @@ pub mod fuzz;
 mod h2;
 mod http;
 pub mod limits;
+pub mod live;
 mod observation;
 pub mod packet;
 mod tls;
@@ -35,8 +36,9 @@ pub use file::{CaptureFile, Ending, FileError};
 pub use flow::{MarkCounts, Marks, RemarkedSegment, Tally};
 pub use limits::CaptureLimits;
 pub use observation::{
-    Carried, ConnectionFault, ConnectionSummary, FaultKind, Handshake, LateSegments, Note, Observation,
-    ObservedCall, ObservedPool, Packets, StreamLimit, Sums, TlsAccess, Traced, TroubleCount,
+    Carried, ClientProcess, ClientTrouble, ConnectionFault, ConnectionSummary, FaultKind, Handshake,
+    LateSegments, LeftOut, Note, Observation, ObservedCall, ObservedPool, Packets, StreamLimit, Sums,
+    TlsAccess, Traced, TroubleCount,
 };
 pub use packet::{LinkType, Packet};
 pub use tls::{KeyLog, KeyLogError};
@@ -49,6 +51,10 @@ use packet::{Skip, segment};
 pub struct Observer {
     flows: Flows,
     packets: Packets,
+    /// The packets of the windows before this one.
+    earlier: Packets,
+    /// The last packet's time.
+    last_ns: i64,
     /// Only connections with this port, when set.
     port: Option<u16>,
     /// The last packets, by which one that was captured twice is known.
@@ -61,6 +67,8 @@ impl Observer {
         Observer {
             flows: Flows::new(limits),
             packets: Packets::default(),
+            earlier: Packets::default(),
+            last_ns: i64::MIN,
             port: None,
             last: Lately::default(),
         }
@@ -89,8 +97,8 @@ impl Observer {
         p.all += 1;
         p.bytes += u64::from(packet.wire_len);
         p.first_ns.get_or_insert(packet.time_ns);
-        p.backwards += u64::from(packet.time_ns < p.last_ns && p.all > 1);
-        p.last_ns = packet.time_ns;
+        p.backwards += u64::from(packet.time_ns < self.last_ns);
+        (p.last_ns, self.last_ns) = (packet.time_ns, packet.time_ns);
         p.cut += u64::from(packet.data.len() < packet.wire_len as usize);
         match segment(packet) {
             Ok(s) => {
@@ -117,13 +125,24 @@ impl Observer {
 
     /// Packets and requests so far.
     pub fn progress(&self) -> (u64, u64) {
-        (self.packets.all, self.flows.requests())
+        (self.packets.all + self.earlier.all, self.flows.requests())
+    }
+
+    /// Ends a window: what was seen in it, and the calls of each client process where they are
+    /// counted.
+    fn end_window(&mut self, now_ns: i64) -> (Observation, Vec<ClientProcess>) {
+        let (seen, clients) = self.flows.end_window(now_ns);
+        let packets = std::mem::take(&mut self.packets);
+        self.earlier.add(&packets);
+        (Observation { packets, ..seen }, clients)
     }
 
     /// The whole observation. A call that is still open, without its complete response, counts as
     /// unanswered.
     pub fn finish(self) -> Observation {
-        Observation { packets: self.packets, ..self.flows.finish() }
+        let mut packets = self.earlier;
+        packets.add(&self.packets);
+        Observation { packets, ..self.flows.finish() }
     }
 }
 

@@ -9,6 +9,11 @@ use super::file::Ending;
 use super::flow::{MarkCounts, Marks};
 use super::tls::Access;
 
+/// Adds the fields named to those of the first value.
+macro_rules! add_fields {
+    ($mine:expr, $other:expr, $($field:ident)*) => { $($mine.$field += $other.$field;)* };
+}
+
 /// Everything that was seen in a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Observation {
@@ -40,6 +45,8 @@ pub struct Observation {
     /// pools, faults and connections. `None`: the servers beyond
     /// [`limits::SERVERS`](super::limits::SERVERS).
     pub servers: Vec<(Option<SocketAddr>, Observation)>,
+    /// What was left out because a table was full.
+    pub left_out: LeftOut,
     /// How the file ended, when it was one.
     pub ending: Option<Ending>,
 }
@@ -118,6 +125,39 @@ pub struct Packets {
     pub last_ns: i64,
     /// Bytes on the wire.
     pub bytes: u64,
+}
+
+impl Packets {
+    /// Adds those of a later window.
+    pub(super) fn add(&mut self, later: &Packets) {
+        add_fields!(self, later, all tcp other fragments malformed cut twice backwards dropped bytes);
+        self.unknown_link = later.unknown_link.or(self.unknown_link);
+        self.first_ns = self.first_ns.or(later.first_ns);
+        if later.all > 0 {
+            self.last_ns = later.last_ns;
+        }
+    }
+
+    /// The share of the packets that passed which was captured, from 0 to 1; 1 where none passed.
+    pub fn share(&self) -> f64 {
+        match self.all + self.dropped {
+            0 => 1.0,
+            passed => self.all as f64 / passed as f64,
+        }
+    }
+}
+
+/// What was left out because a table was full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Calls to servers beyond [`limits::SERVERS`](super::limits::SERVERS): judged together.
+    pub servers: u64,
+    /// Calls of clients beyond [`limits::CLIENTS`](super::limits::CLIENTS), as far as it is counted how
+    /// many of their connections are busy.
+    pub clients: u64,
+    /// Costs beyond [`limits::COSTS`](super::limits::COSTS) of a kind of trouble: the median is that of
+    /// the first ones.
+    pub costs: u64,
 }
 
 /// Connections and calls, counted.
@@ -235,6 +275,31 @@ pub struct TlsAccess {
 }
 
 impl Sums {
+    /// Adds the sums of other calls, or of a later window. What is made from all of them in the end
+    /// (quantiles, medians) is not added.
+    pub(super) fn add(&mut self, other: &Sums) {
+        add_fields!(self, other, connections opened not_opened one_direction http tls timed http2);
+        add_fields!(self, other, unknown_fields streams_reset other reset cut_by_client evicted);
+        add_fields!(self, other, requests answers interim heads_cut requests_incomplete);
+        add_fields!(self, other, answers_incomplete answered unanswered orphans pipelined queued);
+        add_fields!(self, other, upgrades holes first_calls slow_thinks);
+        let (mine, others) = (&mut self.tls_access, &other.tls_access);
+        add_fields!(mine, others, read without_keys not_in_log cbc other_suite without_handshake wrong_keys);
+        for (mine, others) in [
+            (&mut self.connect_ns, other.connect_ns),
+            (&mut self.total_ns, other.total_ns),
+            (&mut self.send_ns, other.send_ns),
+            (&mut self.wait_ns, other.wait_ns),
+            (&mut self.queued_ns, other.queued_ns),
+            (&mut self.think_ns, other.think_ns),
+            (&mut self.receive_ns, other.receive_ns),
+            (&mut self.slow_think_ns, other.slow_think_ns),
+        ] {
+            *mine = mine.saturating_add(others);
+        }
+        self.rtt_min_ns = self.rtt_min_ns.into_iter().chain(other.rtt_min_ns).min();
+    }
+
     /// The count of TLS connections of that kind.
     pub(crate) fn tls_by(&mut self, access: Access) -> &mut u64 {
         let t = &mut self.tls_access;
@@ -418,6 +483,37 @@ pub struct ObservedPool {
     pub between_ns: i64,
     /// Time from the first request to the last change.
     pub watched_ns: i64,
+}
+
+/// The calls that a process made to a server, in one window.
+#[derive(Clone, Debug)]
+pub struct ClientProcess {
+    /// The client's address.
+    pub client: IpAddr,
+    /// The server.
+    pub server: SocketAddr,
+    /// The process that has the connections; `None` where no process of this machine is known to.
+    pub pid: Option<u32>,
+    /// Answered calls.
+    pub calls: u64,
+    /// Of them, those on connections that ended before they were looked up: no other process with
+    /// this address was seen.
+    pub assumed: u64,
+    /// Time of these calls, nanoseconds.
+    pub total_ns: i64,
+    /// What cost them time.
+    pub troubles: Vec<ClientTrouble>,
+}
+
+/// A kind of trouble in the calls of a client process.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientTrouble {
+    /// The cause that it points to.
+    pub cause: &'static Cause,
+    /// Calls in which it was seen.
+    pub calls: u64,
+    /// Total cost of these calls, nanoseconds.
+    pub cost_ns: i64,
 }
 
 /// A connection of HTTP/2 whose client had as many streams open as the server admits.

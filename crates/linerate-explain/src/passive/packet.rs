@@ -87,6 +87,15 @@ impl Endpoint {
         Endpoint { ip: u128::from_be_bytes(ip), port }
     }
 
+    /// The end at that address; an IPv4 address may also be written as an IPv6 one.
+    pub(super) fn of(address: SocketAddr) -> Endpoint {
+        let ip = match address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        Endpoint { ip: ip.to_bits(), port: address.port() }
+    }
+
     /// The port number.
     pub fn port(self) -> u16 {
         self.port

@@ -1,11 +1,13 @@
 //! Conversations written down segment by segment, and the findings about them.
 
 mod late;
+mod live;
 mod parts;
 mod streams;
 
 use std::net::Ipv4Addr;
 
+use super::live::LiveObserver;
 use super::packet::flag::{ACK, FIN, PSH, RST, SYN};
 use super::{CaptureLimits, LinkType, Observation, Observer, Packet, findings};
 
@@ -17,6 +19,10 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 /// An observer that is fed packets made by hand. Times are in microseconds.
 struct Wire {
     observer: Observer,
+    /// The same, live.
+    live: LiveObserver,
+    /// Its window ends after each packet.
+    ends_windows: bool,
     /// The server's port.
     server: u16,
     /// How many bytes of each packet the capture has.
@@ -25,7 +31,9 @@ struct Wire {
 
 impl Wire {
     fn new() -> Wire {
-        Wire { observer: Observer::new(CaptureLimits::default()), server: 80, snap: usize::MAX }
+        let limits = CaptureLimits::default();
+        let (observer, live) = (Observer::new(limits), LiveObserver::new(limits, None));
+        Wire { observer, live, ends_windows: true, server: 80, snap: usize::MAX }
     }
 
     /// A segment of the client at port `port`, or of the server to it; a SYN offers an MSS of 1460
@@ -75,9 +83,19 @@ impl Wire {
 
     /// An IP packet.
     fn packet(&mut self, at_us: i64, p: &[u8]) {
-        let time_ns = 1_700_000_000_000_000_000 + at_us * 1_000;
+        let time_ns = Wire::time(at_us);
         let data = &p[..self.snap.min(p.len())];
-        self.observer.packet(&Packet { time_ns, link: LinkType::Raw, data, wire_len: p.len() as u32 });
+        let packet = Packet { time_ns, link: LinkType::Raw, data, wire_len: p.len() as u32 };
+        self.observer.packet(&packet);
+        self.live.packet(&packet);
+        if self.ends_windows {
+            self.live.end_window(time_ns);
+        }
+    }
+
+    /// Nanoseconds since 1970.
+    fn time(at_us: i64) -> i64 {
+        1_700_000_000_000_000_000 + at_us * 1_000
     }
 
     fn opens(&mut self, at_us: i64, port: u16, rtt_us: i64) {
@@ -97,8 +115,16 @@ impl Wire {
         self.segment(at_us, (false, port), PSH | ACK, numbers, 509, ANSWER);
     }
 
+    fn dropped(&mut self, packets: u64) {
+        self.observer.dropped(packets);
+        self.live.dropped(packets);
+    }
+
+    /// What was seen; in windows it was the same.
     fn finish(self) -> Observation {
-        self.observer.finish()
+        let (seen, sum) = (self.observer.finish(), self.live.finish());
+        assert_eq!(format!("{sum:?}"), format!("{seen:?}"), "windows add up to the whole");
+        seen
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::findings::{Confidence, Finding, is_wide, missing};
 use super::flow::ms;
+use super::limits::{CLIENTS, COSTS, SERVERS};
 use super::{Ending, Observation};
 
 /// The possible verdicts.
@@ -186,6 +187,7 @@ pub fn limits(seen: &Observation) -> Vec<String> {
     }
     about_packets(seen, &mut told);
     about_connections(seen, &mut told);
+    about_tables(seen, &mut told);
     told
 }
 
@@ -245,6 +247,35 @@ fn about_packets(seen: &Observation, told: &mut Vec<String>) {
     );
     if let Some(link) = p.unknown_link.filter(|_| p.tcp > 0) {
         told.push(format!("packets of link type {link} were not read"));
+    }
+}
+
+/// Tables that were full.
+fn about_tables(seen: &Observation, told: &mut Vec<String>) {
+    let l = seen.left_out;
+    for (n, one, many, what) in [
+        (
+            l.servers,
+            "call",
+            "calls",
+            format!(" to servers beyond the first {SERVERS}, which are judged together"),
+        ),
+        (
+            l.clients,
+            "call",
+            "calls",
+            format!(" of clients beyond the first {CLIENTS}, whose pools of connections are not looked at"),
+        ),
+        (
+            l.costs,
+            "cost",
+            "costs",
+            format!(" beyond the first {COSTS} of a cause, which its median leaves out"),
+        ),
+    ] {
+        if n > 0 {
+            told.push(format!("{}{what}", several(n, one, many)));
+        }
     }
 }
 

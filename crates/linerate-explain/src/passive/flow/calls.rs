@@ -71,6 +71,11 @@ impl Calls {
         self.pending.front().is_some_and(|p| p.end.is_some())
     }
 
+    /// Since when the oldest request waits, and how many do.
+    pub(super) fn waiting(&self) -> Option<(i64, u64)> {
+        self.pending.front().map(|oldest| (oldest.begun, self.pending.len() as u64))
+    }
+
     /// The method of the request that is answered next.
     pub(super) fn method(&self) -> Option<&str> {
         self.pending.front().map(|p| p.method.as_str())

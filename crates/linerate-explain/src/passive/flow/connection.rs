@@ -4,11 +4,9 @@
 use crate::passive::h2::{Sniff, Spot};
 use crate::passive::http::{Body, Foreign, Head, MessageEvent, MessageReader, StartLine};
 use crate::passive::limits::CaptureLimits;
-use crate::passive::observation::{
-    Carried, ConnectionFault, ConnectionSummary, FaultKind, Handshake, Traced,
-};
+use crate::passive::observation::{Carried, Handshake, Traced};
 use crate::passive::packet::{Endpoint, Segment, flag};
-use crate::passive::tls::{Access, Out, Session};
+use crate::passive::tls::{Out, Session};
 
 use super::calls::Calls;
 use super::http2::{At, StreamFlow};
@@ -23,6 +21,7 @@ use super::trace::{KeptSegment, Trace};
 use super::window::Window;
 
 mod content;
+mod ending;
 mod events;
 
 /// One direction.
@@ -83,13 +82,6 @@ impl Direction {
         }
     }
 }
-
-/// Number of consecutive retransmissions, with nothing from the other end, after which a connection
-/// is dead.
-const UNHEARD: u32 = 3;
-/// Time that lost segments take on a connection without a whole call before that is named,
-/// nanoseconds.
-const LOST_NS: i64 = 200_000_000;
 
 /// The end of a connection within a call.
 #[derive(Clone, Copy, Debug)]
@@ -608,7 +600,7 @@ impl FlowConnection {
         PendingTimes {
             connection: self.id,
             client: self.client,
-            ends: (self.ends[self.client].addr(), self.ends[1 - self.client].addr()),
+            ends: self.addresses(),
             handshake: self.handshake,
             rtt_bound: None,
             kept: self.directions[1 - self.client].kept,
@@ -652,107 +644,5 @@ impl FlowConnection {
         self.closing = true;
         event.into_iter().for_each(|e| self.event(dir, e, now, shared));
         self.closing = false;
-    }
-
-    /// The capture ends, or the entry is needed: closes what is open, and adds the connection to
-    /// the sums.
-    pub(super) fn finish(mut self, shared: &mut SharedRecord<'_>) {
-        let now = self.last_ns;
-        shared.record.faults.extend(self.fault(shared.limits.listed, shared.record.faults.len()));
-        self.close(0, now, shared);
-        self.close(1, now, shared);
-        self.calls.finish(shared);
-        if let Some(mut http2) = self.http2.take() {
-            http2.end(&mut self.around(now, shared));
-            self.http2 = Some(http2);
-        }
-        self.count_busy(now, shared);
-        for direction in &mut self.directions {
-            direction.bytes.drop_held(shared.budget);
-            direction.messages.free_head(shared.budget);
-        }
-        let sums = &mut shared.record.sums;
-        if let Some(mut tls) = self.tls.take() {
-            tls.0.drop_held(shared.budget);
-            let access = tls.0.access();
-            *sums.tls_by(access) += 1;
-            if access == Access::Open && self.carried == Carried::Tls {
-                // Its content is readable, and there is none.
-                self.carried = Carried::Nothing;
-            }
-        }
-        let [a, b] = &self.directions;
-        sums.one_direction += u64::from(a.segments == 0 || b.segments == 0);
-        sums.opened += u64::from(self.handshake.is_some_and(|h| h.whole_ns.is_some()));
-        sums.not_opened += u64::from(self.handshake.is_some_and(|h| h.whole_ns.is_none()));
-        sums.reset += u64::from(self.reset);
-        sums.cut_by_client += u64::from(self.cut.is_some_and(|cut| cut.by_client));
-        match self.carried {
-            Carried::Nothing => {}
-            Carried::Http => sums.http += 1,
-            Carried::Tls => sums.tls += 1,
-            Carried::Http2 => sums.http2 += 1,
-            Carried::Other => sums.other += 1,
-        }
-        shared.record.list(self.summary(), shared.limits.listed);
-    }
-
-    /// Faults of the connection itself, whatever it carried.
-    fn fault(&self, most: usize, has: usize) -> Option<ConnectionFault> {
-        if has >= most {
-            return None;
-        }
-        let ends = (self.ends[self.client].addr(), self.ends[1 - self.client].addr());
-        let lasted = self.last_ns - self.first_ns;
-        let fault =
-            |kind, cost_ns| Some(ConnectionFault { kind, ends, cost_ns, segments: self.lost.segments });
-        if let Some(h) = self.handshake {
-            if self.refused {
-                return fault(FaultKind::Refused, 0);
-            }
-            // Segments beyond SYNs show that there were replies, which the capture lacks.
-            let only_syns = self.directions[self.client].segments == u64::from(h.syns);
-            if h.to_server_ns.is_none() && self.directions[1 - self.client].segments == 0 && only_syns {
-                return fault(FaultKind::NotOpened { syns: h.syns }, lasted);
-            }
-        }
-        if let Some(cut) = self.cut.filter(|cut| !cut.by_client) {
-            return fault(FaultKind::Cut { reset: cut.reset, begun: cut.begun }, lasted);
-        }
-        let closed = self.directions.iter().position(|d| d.closed_since.is_some_and(|at| self.last_ns > at));
-        if let Some(dir) = closed.filter(|_| !self.reset && self.fins == [false; 2]) {
-            let since = self.directions[dir].closed_since.unwrap_or(self.last_ns);
-            return fault(FaultKind::WindowClosed { of_client: dir == self.client }, self.last_ns - since);
-        }
-        if let Some(dir) = self.unheard.iter().position(|(_, times)| *times >= UNHEARD) {
-            return fault(FaultKind::Died { from_client: dir == self.client }, lasted);
-        }
-        // Calls report their own losses.
-        let both = self.directions.iter().all(|d| d.segments > 0);
-        let whole = self.calls.any_whole() || self.http2.as_ref().is_some_and(|h| h.streams.any_whole());
-        let none = both && !whole;
-        (none && self.lost.cost_ns >= LOST_NS)
-            .then_some(())
-            .and_then(|()| fault(FaultKind::Lossy, self.lost.cost_ns))
-    }
-
-    fn summary(&self) -> ConnectionSummary {
-        let streams = self.http2.as_ref().map_or((0, 0), |h| (h.streams.requests, h.streams.answers));
-        let (c, s) = (&self.directions[self.client], &self.directions[1 - self.client]);
-        ConnectionSummary {
-            id: self.id,
-            client: self.ends[self.client].addr(),
-            server: self.ends[1 - self.client].addr(),
-            segments: [c.segments, s.segments],
-            bytes: [c.data_bytes, s.data_bytes],
-            marks: [c.marks, s.marks],
-            handshake: self.handshake,
-            carried: self.carried,
-            requests: self.calls.requests + streams.0,
-            answers: self.calls.answers + streams.1,
-            reset: self.reset,
-            first_ns: self.first_ns,
-            last_ns: self.last_ns,
-        }
     }
 }

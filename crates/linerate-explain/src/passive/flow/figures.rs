@@ -14,10 +14,14 @@ pub(super) struct Figures {
     /// Of them those that calls have, the connections, and the least round trip.
     pub(super) sums: Sums,
     pub(super) late: LateSegments,
+    /// Segments among those lost that came after all; they may have been counted in a window before.
+    pub(super) undone: u64,
     slowest: Vec<ObservedCall>,
     seen: Vec<TroubleCount>,
     /// The cost of each kind of trouble, call by call, as far as kept.
     costs: Vec<Vec<i64>>,
+    /// Costs that were not kept.
+    pub(super) costs_beyond: u64,
     totals: Histogram<u64>,
     thinks: Histogram<u64>,
 }
@@ -32,9 +36,11 @@ impl Default for Figures {
         Figures {
             sums: Sums::default(),
             late: LateSegments::default(),
+            undone: 0,
             slowest: Vec::new(),
             seen: Vec::new(),
             costs: Vec::new(),
+            costs_beyond: 0,
             totals: histogram(),
             thinks: histogram(),
         }
@@ -89,8 +95,9 @@ impl Figures {
                     &mut self.seen[last]
                 }
             };
-            if let Some(costs) = self.costs.get_mut(at).filter(|c| c.len() < COSTS) {
-                costs.push(cost);
+            match self.costs.get_mut(at).filter(|c| c.len() < COSTS) {
+                Some(costs) => costs.push(cost),
+                None => self.costs_beyond += 1,
             }
             seen.calls += 1;
             seen.cost_ns = seen.cost_ns.saturating_add(cost);
@@ -115,12 +122,10 @@ impl Figures {
 
     /// Adds those of other calls.
     pub(super) fn add(&mut self, other: Figures, limits: &CaptureLimits) {
-        self.sums.add_calls(&other.sums);
-        let (mine, others) = (&mut self.late, other.late);
-        mine.lost += others.lost;
-        mine.told += others.told;
-        mine.overtaken += others.overtaken;
-        mine.needless += others.needless;
+        self.sums.add(&other.sums);
+        self.late.add(other.late);
+        self.undone += other.undone;
+        self.costs_beyond += other.costs_beyond;
         for (mine, others) in [(&mut self.totals, other.totals), (&mut self.thinks, other.thinks)] {
             // It fails only where memory cannot be addressed.
             let _ = mine.add(others);
@@ -134,6 +139,7 @@ impl Figures {
                 Some(at) => {
                     self.seen[at].add(seen);
                     let room = COSTS.saturating_sub(self.costs[at].len());
+                    self.costs_beyond += costs.len().saturating_sub(room) as u64;
                     self.costs[at].extend(costs.into_iter().take(room));
                 }
             }
@@ -157,7 +163,7 @@ impl Figures {
         }
         Observation {
             sums: self.sums,
-            late: self.late,
+            late: LateSegments { lost: self.late.lost.saturating_sub(self.undone), ..self.late },
             slowest: self.slowest,
             seen: self.seen,
             ..Observation::default()
@@ -212,31 +218,6 @@ impl TroubleCount {
 }
 
 impl Sums {
-    /// The figures of calls, of other calls.
-    fn add_calls(&mut self, other: &Sums) {
-        for (mine, others) in [
-            (&mut self.answered, other.answered),
-            (&mut self.first_calls, other.first_calls),
-            (&mut self.slow_thinks, other.slow_thinks),
-            (&mut self.queued, other.queued),
-        ] {
-            *mine += others;
-        }
-        for (mine, others) in [
-            (&mut self.connect_ns, other.connect_ns),
-            (&mut self.total_ns, other.total_ns),
-            (&mut self.send_ns, other.send_ns),
-            (&mut self.wait_ns, other.wait_ns),
-            (&mut self.queued_ns, other.queued_ns),
-            (&mut self.think_ns, other.think_ns),
-            (&mut self.receive_ns, other.receive_ns),
-            (&mut self.slow_think_ns, other.slow_think_ns),
-        ] {
-            *mine = mine.saturating_add(others);
-        }
-        self.rtt_min_ns = self.rtt_min_ns.into_iter().chain(other.rtt_min_ns).min();
-    }
-
     /// All that is not of calls.
     pub(super) fn with_calls(self, calls: Sums) -> Sums {
         Sums {

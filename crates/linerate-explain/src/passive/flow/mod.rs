@@ -8,6 +8,7 @@ mod figures;
 mod http2;
 mod lately;
 mod order;
+mod owners;
 mod pending;
 mod reassembly;
 mod record;
@@ -19,6 +20,7 @@ mod streams;
 mod tally;
 mod trace;
 mod window;
+mod windows;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,6 +39,11 @@ use super::observation::Observation;
 use super::packet::{Endpoint, Segment};
 use super::tls::KeyLog;
 
+/// Both ends in an order that does not depend on the direction.
+fn sorted([one, other]: [Endpoint; 2]) -> [Endpoint; 2] {
+    if one <= other { [one, other] } else { [other, one] }
+}
+
 /// The connections being watched.
 #[derive(Debug)]
 pub(super) struct Flows {
@@ -44,6 +51,9 @@ pub(super) struct Flows {
     keys: Option<Arc<KeyLog>>,
     budget: Budget,
     record: Record,
+    /// What was seen in the windows before this one.
+    earlier: Option<Box<Record>>,
+    window_began: i64,
     by_ends: HashMap<[Endpoint; 2], usize>,
     connections: Vec<FlowConnection>,
     /// Ends of the last segment and their place: segments come in runs.
@@ -60,6 +70,8 @@ impl Flows {
             keys: None,
             budget: Budget::new(limits.held_bytes),
             record: Record::new(),
+            earlier: None,
+            window_began: i64::MIN,
             by_ends: HashMap::new(),
             connections: Vec::new(),
             last: None,
@@ -73,7 +85,7 @@ impl Flows {
     }
 
     pub(super) fn segment(&mut self, s: &Segment<'_>, now: i64) {
-        let ends = if s.src <= s.dst { [s.src, s.dst] } else { [s.dst, s.src] };
+        let ends = sorted([s.src, s.dst]);
         let found = match self.last {
             Some((last, at)) if last == ends => Some(at),
             _ => self.by_ends.get(&ends).copied(),
@@ -119,8 +131,8 @@ impl Flows {
                 break;
             }
         }
-        self.record.sums.evicted += 1;
         let at = self.hand;
+        self.record.sums.evicted += u64::from(!self.connections[at].has_ended());
         self.replace(at, s, now, ends);
         at
     }
@@ -128,8 +140,7 @@ impl Flows {
     fn replace(&mut self, at: usize, s: &Segment<'_>, now: i64, ends: [Endpoint; 2]) {
         let fresh = self.fresh(s, now);
         let old = std::mem::replace(&mut self.connections[at], fresh);
-        let [a, b] = old.ends;
-        self.by_ends.remove(&if a <= b { [a, b] } else { [b, a] });
+        self.by_ends.remove(&sorted(old.ends));
         self.by_ends.insert(ends, at);
         let mut shared = SharedRecord {
             limits: &self.limits,
@@ -142,7 +153,7 @@ impl Flows {
 
     /// Requests so far.
     pub(super) fn requests(&self) -> u64 {
-        self.record.sums.requests
+        self.record.sums.requests + self.earlier.as_ref().map_or(0, |earlier| earlier.sums.requests)
     }
 
     pub(super) fn finish(mut self) -> Observation {
@@ -155,6 +166,13 @@ impl Flows {
             };
             connection.finish(&mut shared);
         }
-        self.record.into_observation(&self.limits)
+        let whole = match self.earlier {
+            None => self.record,
+            Some(mut earlier) => {
+                earlier.add(self.record, &self.limits);
+                *earlier
+            }
+        };
+        whole.into_observation(&self.limits)
     }
 }

@@ -1,16 +1,18 @@
 //! Figures of all connections, and what they share.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use crate::passive::limits::{CLIENTS, CaptureLimits, SERVERS, UNREAD};
 use crate::passive::observation::{
-    ConnectionFault, ConnectionSummary, LateSegments, Observation, ObservedCall, StreamLimit, Sums,
+    ConnectionFault, ConnectionSummary, LateSegments, LeftOut, Observation, ObservedCall, StreamLimit, Sums,
 };
 use crate::passive::tls::KeyLog;
 
 use super::demand::Demand;
 use super::figures::Figures;
+use super::owners::OwnerTable;
 use super::reassembly::Budget;
 use super::sequence::MarkCounts;
 
@@ -22,8 +24,8 @@ pub(super) struct SharedRecord<'a> {
     pub(super) record: &'a mut Record,
 }
 
-/// Figures of all connections.
-#[derive(Debug)]
+/// Figures of all connections, in one window of time or from the beginning on.
+#[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) marks: MarkCounts,
     pub(super) sums: Sums,
@@ -37,6 +39,8 @@ pub(super) struct Record {
     unread: Vec<(String, u64)>,
     /// The shortest time in which each server acknowledged anything.
     bounds: Vec<(SocketAddr, i64)>,
+    /// Calls by client process, where they are counted.
+    pub(super) owners: Option<Box<OwnerTable>>,
 }
 
 impl Record {
@@ -52,18 +56,23 @@ impl Record {
             stream_limits: Vec::new(),
             unread: Vec::new(),
             bounds: Vec::new(),
+            owners: None,
         }
     }
 
     /// A connection of HTTP/2 is read no further.
     pub(super) fn unread(&mut self, why: &str) {
+        self.unread_on(why, 1);
+    }
+
+    fn unread_on(&mut self, why: &str, more: u64) {
         if let Some((_, connections)) = self.unread.iter_mut().find(|(known, _)| known == why) {
-            *connections += 1;
+            *connections += more;
         } else if self.unread.len() < UNREAD {
-            self.unread.push((why.to_owned(), 1));
+            self.unread.push((why.to_owned(), more));
         } else if let Some((last, connections)) = self.unread.last_mut() {
             *last = "for several reasons".to_owned();
-            *connections += 1;
+            *connections += more;
         }
     }
 
@@ -103,7 +112,19 @@ impl Record {
         trace: impl Fn(&mut ObservedCall),
     ) {
         let server = call.ends.map(|(_, server)| server);
+        if let Some(owners) = &mut self.owners {
+            owners.call(&call);
+        }
         self.of(server).call(call, first, limits, trace);
+    }
+
+    /// Segments to and from that server that were counted as lost were not: they were repeated
+    /// needlessly, or overtaken.
+    pub(super) fn not_lost(&mut self, server: SocketAddr, segments: u64, overtaken: u64) {
+        let figures = self.of(Some(server));
+        figures.undone += segments;
+        figures.late.needless += segments;
+        figures.late.overtaken += overtaken;
     }
 
     /// The count of segments to and from that server that came late.
@@ -128,13 +149,18 @@ impl Record {
     /// A connection ended. The most notable ones are kept.
     pub(super) fn list(&mut self, summary: ConnectionSummary, most: usize) {
         self.of(Some(summary.server)).sums.connections += 1;
+        self.keep(summary, most);
+    }
+
+    fn keep(&mut self, summary: ConnectionSummary, most: usize) {
         if self.connections.len() < most {
             self.connections.push(summary);
             return;
         }
+        // Of two alike the first one: so it does not matter in which windows they ended.
         let weight = |c: &ConnectionSummary| {
             let marks: u64 = c.marks.iter().flat_map(MarkCounts::seen).map(|(_, n)| n).sum();
-            marks * 1000 + c.requests
+            (marks * 1000 + c.requests, Reverse(c.id))
         };
         let least = self.connections.iter().enumerate().min_by_key(|(_, c)| weight(c)).map(|(at, _)| at);
         if let Some(at) = least.filter(|at| weight(&self.connections[*at]) < weight(&summary)) {
@@ -142,17 +168,50 @@ impl Record {
         }
     }
 
+    /// Ends a window: what is seen from now on is counted anew. What judges later packets stays: the
+    /// bounds of round trips, and which connections are busy. `quiet`: see [`Demand::next_window`].
+    pub(super) fn end_window(&mut self, quiet: i64) -> Record {
+        let next =
+            Record { demand: self.demand.next_window(quiet), bounds: self.bounds.clone(), ..Record::new() };
+        std::mem::replace(self, next)
+    }
+
+    /// Adds the record of the window after it: the same as if there had been one window.
+    pub(super) fn add(&mut self, later: Record, limits: &CaptureLimits) {
+        self.marks.add(&later.marks);
+        self.sums.add(&later.sums);
+        self.demand.add(later.demand);
+        later.connections.into_iter().for_each(|c| self.keep(c, limits.listed));
+        let mut servers = vec![None; later.figures.len()];
+        later.places.into_iter().for_each(|(server, place)| servers[place] = Some(server));
+        // In the order in which the servers were first seen, behind those that are not told apart.
+        for (server, figures) in servers.into_iter().zip(later.figures) {
+            self.of(server).add(figures, limits);
+        }
+        let room = limits.listed.saturating_sub(self.faults.len());
+        self.faults.extend(later.faults.into_iter().take(room));
+        let room = limits.listed.saturating_sub(self.stream_limits.len());
+        self.stream_limits.extend(later.stream_limits.into_iter().take(room));
+        later.unread.iter().for_each(|(why, connections)| self.unread_on(why, *connections));
+        self.bounds = later.bounds;
+    }
+
     pub(super) fn into_observation(mut self, limits: &CaptureLimits) -> Observation {
         self.connections.sort_by_key(|c| c.id);
-        let pools = self.demand.pools();
         let shared = Observation {
             marks: self.marks,
             connections: self.connections,
-            pools,
             faults: self.faults,
             stream_limits: self.stream_limits,
             ..Observation::default()
         };
+        let left_out = LeftOut {
+            servers: if self.places.len() < SERVERS { 0 } else { self.figures[0].sums.answered },
+            clients: self.demand.beyond,
+            costs: self.figures.iter().map(|figures| figures.costs_beyond).sum(),
+        };
+        let pools = self.demand.pools();
+        let shared = Observation { pools, ..shared };
         let mut servers = Vec::new();
         if self.places.len() > 1 {
             let mut names = vec![None; self.figures.len()];
@@ -173,6 +232,7 @@ impl Record {
         sums.rtt_bound_ns = self.bounds.iter().map(|(_, least)| *least).min();
         Observation {
             servers,
+            left_out,
             sums,
             late: seen.late,
             slowest: seen.slowest,

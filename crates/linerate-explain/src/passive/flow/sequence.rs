@@ -78,6 +78,11 @@ impl MarkCounts {
         }
     }
 
+    /// Adds other counts.
+    pub(crate) fn add(&mut self, other: &MarkCounts) {
+        self.0.iter_mut().zip(other.0).for_each(|(mine, others)| *mine += others);
+    }
+
     /// How often `mark` (one of [`Marks::ALL`]) was seen.
     pub fn of(&self, mark: Marks) -> u64 {
         self.0[mark.0.trailing_zeros() as usize % self.0.len()]

@@ -163,6 +163,12 @@ impl Streams {
         self.open.is_empty()
     }
 
+    /// Since when the oldest request waits, and how many do.
+    pub(super) fn waiting(&self) -> Option<(i64, u64)> {
+        let oldest = self.open.values().map(|stream| stream.call.begun).min();
+        oldest.map(|begun| (begun, self.open.len() as u64))
+    }
+
     /// A call came to its end.
     pub(super) fn any_whole(&self) -> bool {
         self.answered > 0

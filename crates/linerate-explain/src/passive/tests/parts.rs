@@ -125,7 +125,7 @@ fn a_capture_that_lacks_packets_proves_less() {
     for dropped in [0, 1_000] {
         let mut wire = Wire::new();
         to_port(&mut wire, 40_000, 40, 90_000, 8_081);
-        wire.observer.dropped(dropped);
+        wire.dropped(dropped);
         let seen = wire.finish();
         let found = findings::of(&seen);
         let sure = if dropped == 0 { Confidence::Likely } else { Confidence::Possible };

@@ -117,11 +117,8 @@ impl FlowConnection {
         if undone == Undone::default() {
             return;
         }
-        let order = shared.record.late(self.ends[1 - self.client].addr());
         let n = u64::from(undone.segments);
-        order.lost = order.lost.saturating_sub(n);
-        order.needless += n;
-        order.overtaken += u64::from(undone.overtaken);
+        shared.record.not_lost(self.ends[1 - self.client].addr(), n, undone.overtaken.into());
         self.lost.segments = self.lost.segments.saturating_sub(n);
         self.lost.cost_ns = (self.lost.cost_ns - undone.told).max(0);
         if self.http2.is_none() {
