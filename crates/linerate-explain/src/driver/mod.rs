@@ -18,6 +18,7 @@ mod packets;
 mod process;
 mod rate;
 mod scattered;
+mod socket_owners;
 mod streams;
 mod talk;
 mod view;
@@ -54,6 +55,7 @@ use wire::{ProbeWire, Speak};
 pub use find::listening_processes;
 pub use http::Http;
 pub use occupancy::OccupancyWatch;
+pub use socket_owners::{OwnedSocket, SocketOwners};
 pub use wire::ProbeTls;
 
 /// A request to be explained.
