@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use linerate_explain::passive::{CaptureFile, CaptureLimits, Marks, Observation, Tally, read};
+use linerate_explain::passive::live::LiveObserver;
+use linerate_explain::passive::{
+    CaptureFile, CaptureLimits, Marks, Observation, Tally, findings, read, words,
+};
 use linerate_skips::{need, skip};
 use serde_json::Value;
 
@@ -169,4 +172,48 @@ fn truncated_captures_end_in_words() {
             Err(e) => assert!(cut < 24, "{e}"),
         }
     }
+}
+
+/// Watched in windows, with connections forgotten in between, a capture has the verdict that it has
+/// when it is read whole.
+#[test]
+fn watched_live_a_capture_has_the_same_verdict() {
+    let Some(folder) = folder() else { return };
+    let mut compared = 0;
+    for name in std::fs::read_dir(&folder).expect("readable").flatten().map(|entry| entry.path()) {
+        let open = || File::open(&name).expect("there");
+        let Ok(whole) = read(open(), CaptureLimits::default()) else { continue };
+        for packets in [1, 7, 100] {
+            let mut live = LiveObserver::new(CaptureLimits::default(), None);
+            let mut file = CaptureFile::open(open()).expect("a capture");
+            let (mut n, mut answered) = (0u64, 0);
+            while let Some(packet) = file.next_packet().expect("readable") {
+                live.packet(&packet);
+                n += 1;
+                if n.is_multiple_of(packets) {
+                    live.sweep(packet.time_ns);
+                    answered += live.end_window(packet.time_ns).seen.sums.answered;
+                }
+            }
+            answered += live.end_window(i64::MAX).seen.sums.answered;
+            let seen = live.finish();
+            let at = format!("{} in windows of {packets} packets", name.display());
+            // What becomes whole only where the capture ends is in no window.
+            assert!(answered <= seen.sums.answered && seen.sums.answered == whole.sums.answered, "{at}");
+            assert_eq!(told(&seen), told(&whole), "{at}");
+        }
+        compared += 1;
+    }
+    assert!(compared > 50, "{compared}");
+}
+
+/// The verdict and the causes.
+fn told(seen: &Observation) -> (&'static str, Vec<String>) {
+    let findings = findings::of(seen);
+    let cause = |f: &findings::Finding| {
+        format!("{} {:?} {:?} {} of {}", f.cause.id, f.server, f.confidence, f.calls, f.of)
+    };
+    let mut causes: Vec<String> = findings.iter().map(cause).collect();
+    causes.sort();
+    (words::verdict(seen, &findings).name(), causes)
 }
