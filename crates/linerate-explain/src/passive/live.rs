@@ -17,6 +17,8 @@ use super::{CaptureLimits, ClientProcess, Observation, Observer, Packet, Packets
 #[derive(Debug)]
 pub struct LiveObserver {
     observer: Observer,
+    /// Packets that were dropped in the window before.
+    dropped_before: u64,
 }
 
 /// What was seen in a window of time.
@@ -124,7 +126,7 @@ impl LiveObserver {
     pub fn new(limits: CaptureLimits, port: Option<u16>) -> LiveObserver {
         let mut observer = Observer::new(limits).only_port(port);
         observer.flows.count_owners();
-        LiveObserver { observer }
+        LiveObserver { observer, dropped_before: 0 }
     }
 
     /// The next packet.
@@ -153,25 +155,31 @@ impl LiveObserver {
         self.observer.flows.sweep(now_ns);
     }
 
-    /// Client and server of each connection whose process was not given yet.
+    /// Client and server of each connection whose process was not given, also of those that ended a
+    /// moment ago.
     pub fn unowned(&self) -> Vec<(SocketAddr, SocketAddr)> {
         self.observer.flows.unowned()
     }
 
-    /// That process has the client's end of the connection; `None`: no process of this machine has.
-    pub fn owned(&mut self, client: SocketAddr, server: SocketAddr, pid: Option<u32>) {
+    /// That process has, or had, the client's end of the connection.
+    pub fn owned(&mut self, client: SocketAddr, server: SocketAddr, pid: u32) {
         self.observer.flows.owned(client, server, pid);
     }
 
     /// Ends a window, at `now_ns`: what was seen in it.
     pub fn end_window(&mut self, now_ns: i64) -> LiveWindow {
-        let (seen, clients) = self.observer.end_window(now_ns);
+        let (mut seen, clients) = self.observer.end_window(now_ns);
+        let dropped = seen.packets.dropped;
+        // Calls and connections of this window may lack packets of the one before.
+        seen.packets.dropped += std::mem::replace(&mut self.dropped_before, dropped);
         let of = |(server, (calls, since)): (SocketAddr, (u64, i64))| {
             (server, WaitingCalls { calls, oldest_ns: now_ns.saturating_sub(since).max(0) })
         };
         let flows = &self.observer.flows;
         let waiting = flows.waiting().into_iter().map(of).collect();
-        LiveWindow { open: flows.open(), ..LiveWindow::of(seen, &clients, waiting) }
+        let mut window = LiveWindow { open: flows.open(), ..LiveWindow::of(seen, &clients, waiting) };
+        window.seen.packets.dropped = dropped;
+        window
     }
 
     /// What was seen from the beginning until now.

@@ -36,8 +36,8 @@ pub use file::{CaptureFile, Ending, FileError};
 pub use flow::{MarkCounts, Marks, RemarkedSegment, Tally};
 pub use limits::CaptureLimits;
 pub use observation::{
-    Carried, ClientProcess, ClientTrouble, ConnectionFault, ConnectionSummary, FaultKind, Handshake,
-    LateSegments, LeftOut, Note, Observation, ObservedCall, ObservedPool, Packets, StreamLimit, Sums,
+    BeyondTables, Carried, ClientProcess, ClientTrouble, ConnectionFault, ConnectionSummary, FaultKind,
+    Handshake, LateSegments, Note, Observation, ObservedCall, ObservedPool, Packets, StreamLimit, Sums,
     TlsAccess, Traced, TroubleCount,
 };
 pub use packet::{LinkType, Packet};

@@ -46,7 +46,7 @@ pub struct Observation {
     /// [`limits::SERVERS`](super::limits::SERVERS).
     pub servers: Vec<(Option<SocketAddr>, Observation)>,
     /// What was left out because a table was full.
-    pub left_out: LeftOut,
+    pub left_out: BeyondTables,
     /// How the file ended, when it was one.
     pub ending: Option<Ending>,
 }
@@ -149,7 +149,7 @@ impl Packets {
 
 /// What was left out because a table was full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct BeyondTables {
     /// Calls to servers beyond [`limits::SERVERS`](super::limits::SERVERS): judged together.
     pub servers: u64,
     /// Calls of clients beyond [`limits::CLIENTS`](super::limits::CLIENTS), as far as it is counted how

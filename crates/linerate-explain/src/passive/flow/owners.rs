@@ -55,10 +55,10 @@ impl ClientTally {
 /// The calls of this window by client process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OwnerTable {
-    /// The process of each connection that was looked up, by the connection's number.
+    /// The process of each connection where it is known, by the connection's number.
     owners: HashMap<u64, u32>,
     tallies: HashMap<ClientKey, ClientTally>,
-    /// Calls on connections that were not looked up yet.
+    /// Calls on connections of which the process is not known, in this window.
     unowned: HashMap<u64, (IpAddr, SocketAddr, ClientTally)>,
     /// Calls of clients for which there was no room.
     beyond: u64,
@@ -87,7 +87,7 @@ impl OwnerTable {
         self.tallies.entry(key).or_default().add(tally);
     }
 
-    /// The connection was looked up. `pid`: 0 if no process of this machine has it.
+    /// That process has the connection; 0: it is not known which one.
     pub(super) fn owned(&mut self, connection: u64, pid: u32) {
         self.owners.insert(connection, pid);
         if let Some((client, server, tally)) = self.unowned.remove(&connection) {
@@ -95,7 +95,7 @@ impl OwnerTable {
         }
     }
 
-    /// The connection was looked up before.
+    /// The connection's process is known.
     pub(super) fn knows(&self, connection: u64) -> bool {
         self.owners.contains_key(&connection)
     }

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 
 use crate::passive::limits::{CLIENTS, CaptureLimits, SERVERS, UNREAD};
 use crate::passive::observation::{
-    ConnectionFault, ConnectionSummary, LateSegments, LeftOut, Observation, ObservedCall, StreamLimit, Sums,
+    BeyondTables, ConnectionFault, ConnectionSummary, LateSegments, Observation, ObservedCall, StreamLimit,
+    Sums,
 };
 use crate::passive::tls::KeyLog;
 
@@ -31,6 +32,8 @@ pub(super) struct Record {
     pub(super) sums: Sums,
     pub(super) demand: Demand,
     connections: Vec<ConnectionSummary>,
+    /// Place and weight of the least notable one, once it is known: many connections are alike.
+    least: Option<(usize, (u64, Reverse<u64>))>,
     /// Of the calls to each server; first those beyond as many servers as are told apart.
     figures: Vec<Figures>,
     places: HashMap<SocketAddr, usize>,
@@ -50,6 +53,7 @@ impl Record {
             sums: Sums::default(),
             demand: Demand::default(),
             connections: Vec::new(),
+            least: None,
             figures: vec![Figures::default()],
             places: HashMap::new(),
             faults: Vec::new(),
@@ -153,18 +157,25 @@ impl Record {
     }
 
     fn keep(&mut self, summary: ConnectionSummary, most: usize) {
-        if self.connections.len() < most {
-            self.connections.push(summary);
-            return;
-        }
         // Of two alike the first one: so it does not matter in which windows they ended.
         let weight = |c: &ConnectionSummary| {
             let marks: u64 = c.marks.iter().flat_map(MarkCounts::seen).map(|(_, n)| n).sum();
             (marks * 1000 + c.requests, Reverse(c.id))
         };
-        let least = self.connections.iter().enumerate().min_by_key(|(_, c)| weight(c)).map(|(at, _)| at);
-        if let Some(at) = least.filter(|at| weight(&self.connections[*at]) < weight(&summary)) {
+        if self.connections.len() < most {
+            self.connections.push(summary);
+            self.least = None;
+            return;
+        }
+        let known = self.least.filter(|(at, _)| *at < self.connections.len());
+        let least = known.or_else(|| {
+            let all = self.connections.iter().map(weight).enumerate();
+            all.min_by_key(|(_, weight)| *weight)
+        });
+        self.least = least;
+        if let Some((at, _)) = least.filter(|(_, least)| *least < weight(&summary)) {
             self.connections[at] = summary;
+            self.least = None;
         }
     }
 
@@ -205,7 +216,7 @@ impl Record {
             stream_limits: self.stream_limits,
             ..Observation::default()
         };
-        let left_out = LeftOut {
+        let left_out = BeyondTables {
             servers: if self.places.len() < SERVERS { 0 } else { self.figures[0].sums.answered },
             clients: self.demand.beyond,
             costs: self.figures.iter().map(|figures| figures.costs_beyond).sum(),

@@ -105,19 +105,19 @@ impl Flows {
         all
     }
 
-    /// Client and server of connections whose process was not looked up yet.
+    /// Client and server of connections whose process is not known.
     pub(in crate::passive) fn unowned(&self) -> Vec<(SocketAddr, SocketAddr)> {
         let Some(owners) = &self.record.owners else { return Vec::new() };
-        let unknown = self.connections.iter().filter(|c| !c.has_ended() && !owners.knows(c.id));
+        let unknown = self.connections.iter().filter(|c| !owners.knows(c.id));
         unknown.map(|connection| connection.addresses()).collect()
     }
 
-    /// That process has the client's end of a connection; `None`: no process of this machine.
-    pub(in crate::passive) fn owned(&mut self, client: SocketAddr, server: SocketAddr, pid: Option<u32>) {
+    /// That process has the client's end of a connection.
+    pub(in crate::passive) fn owned(&mut self, client: SocketAddr, server: SocketAddr, pid: u32) {
         let ends = sorted([Endpoint::of(client), Endpoint::of(server)]);
         let connection = self.by_ends.get(&ends).map(|at| self.connections[*at].id);
         if let Some((owners, connection)) = self.record.owners.as_mut().zip(connection) {
-            owners.owned(connection, pid.unwrap_or(0));
+            owners.owned(connection, pid);
         }
     }
 }

@@ -120,7 +120,7 @@ fn calls_belong_to_the_process_that_has_the_connection() {
     assert_eq!(ends.len(), 2);
     // Calls before the sockets were looked up count as well.
     ends.iter().for_each(|(client, server)| {
-        wire.live.owned(*client, *server, Some(u32::from(client.port())));
+        wire.live.owned(*client, *server, client.port().into());
     });
     assert!(wire.live.unowned().is_empty());
     wire.asks(50_000, 40_001, 0);
@@ -135,6 +135,22 @@ fn calls_belong_to_the_process_that_has_the_connection() {
     wire.short(SECOND + 60_000, 40_003, 100);
     let window = wire.ends(2 * SECOND);
     assert_eq!(brief(&window.servers[0].clients), [(Some(40_001), 2, 1)], "no other was seen");
+}
+
+#[test]
+fn what_was_dropped_makes_the_next_window_doubtful_too() {
+    let mut wire = live();
+    wire.live.dropped(50);
+    wire.ends(SECOND);
+    let mut slow = |second: i64| {
+        for (i, port) in (40_000..40_010).enumerate() {
+            wire.short(second * SECOND + i as i64 * 50_000, port + second as u16 * 10, 20_000);
+        }
+        let window = wire.ends((second + 1) * SECOND);
+        (window.verdict(), window.seen.packets.dropped)
+    };
+    assert_eq!(slow(1), (PassiveVerdict::Inconclusive, 0));
+    assert_eq!(slow(2), (PassiveVerdict::Caused, 0));
 }
 
 #[test]
