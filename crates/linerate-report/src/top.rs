@@ -173,13 +173,17 @@ pub fn draw(
     area: Rect,
     buf: &mut Buffer,
 ) {
-    let lines = lines(title, before, after, elapsed, now, area);
+    render(lines(title, before, after, elapsed, now, area), area, buf);
+}
+
+/// Puts as many lines as fit into an area; where one is too long it ends in an ellipsis.
+pub(crate) fn render(lines: Vec<Line<'static>>, area: Rect, buf: &mut Buffer) {
     for (y, line) in (area.top()..area.bottom()).zip(lines) {
-        line.render(Rect { y, height: 1, ..area }, buf);
+        fitted(line, usize::from(area.width)).render(Rect { y, height: 1, ..area }, buf);
     }
 }
 
-/// The same as lines, at most as high as `area`; where one is too long it ends in an ellipsis.
+/// The same as lines, at most as high as `area`.
 fn lines(
     title: &str,
     before: &ServerLook,
@@ -227,7 +231,7 @@ fn lines(
         lines.extend(flows.into_iter().take(room - 1).map(|flow| columns.flow(flow)));
     }
     lines.truncate(height);
-    lines.into_iter().map(|line| fitted(line, width)).collect()
+    lines
 }
 
 /// Truncates a line to the width.
@@ -245,7 +249,8 @@ fn fitted(line: Line<'static>, width: usize) -> Line<'static> {
     Line { spans, ..Line::default() }.style(line.style)
 }
 
-fn labelled(label: &str, text: Vec<Span<'static>>) -> Line<'static> {
+/// A line with a name before it.
+pub(crate) fn labelled(label: &str, text: Vec<Span<'static>>) -> Line<'static> {
     let mut spans = vec![Span::styled(format!("{label:<LABEL$}"), Look::new().add_modifier(Modifier::BOLD))];
     spans.extend(text);
     Line::from(spans)
@@ -498,8 +503,8 @@ mod tests {
     fn within(before: &ServerLook, after: &ServerLook, width: u16, height: u16) -> String {
         let area = Rect::new(0, 0, width, height);
         let lines = lines("linerate top", before, after, Duration::from_secs(2), 4600.0, area);
-        assert!(lines.iter().all(|line| line.width() <= usize::from(width)));
-        lines.iter().map(|line| line.to_string().trim_end().to_owned() + "\n").collect()
+        let lines = lines.into_iter().map(|line| fitted(line, usize::from(width)));
+        lines.map(|line| line.to_string().trim_end().to_owned() + "\n").collect()
     }
 
     #[test]

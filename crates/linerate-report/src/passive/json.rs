@@ -18,6 +18,15 @@ pub fn to_string(watched: &Watched<'_>) -> String {
     text
 }
 
+/// The document as one line of JSON, with a line end: the last line of those that are written while
+/// packets are watched.
+pub fn to_line(watched: &Watched<'_>) -> String {
+    // As above.
+    let mut text = serde_json::to_string(&document(watched)).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
 /// The document as data, before it is serialised.
 pub fn document(watched: &Watched<'_>) -> schema::Document {
     let Watched { source, seen, findings } = *watched;
@@ -41,7 +50,7 @@ pub fn document(watched: &Watched<'_>) -> schema::Document {
 }
 
 /// Milliseconds to the microsecond.
-fn ms(ns: i64) -> f64 {
+pub(super) fn ms(ns: i64) -> f64 {
     (ns as f64 / 1e3).round() / 1e3
 }
 

@@ -1,7 +1,8 @@
-//! The observations of `linerate explain` in packets: as text, as a document ([`json`]) and as a
-//! page ([`page`]).
+//! The observations of `linerate explain` in packets: as text, as a document ([`json`]), as a
+//! page ([`page`]), and while they are made ([`live`]).
 
 pub mod json;
+pub mod live;
 pub mod page;
 
 use linerate_explain::passive::findings::{Confidence, Finding};

@@ -10,6 +10,7 @@ pub mod fine;
 pub mod flow;
 pub mod lab;
 pub mod line;
+pub mod live;
 pub mod machines;
 pub mod outcome;
 pub mod passive;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use schemars::{JsonSchema, schema_for};
 use serde_json::{Value, json};
 
-use super::{bypass, comparison, diagnosis, lab, outcome, passive, pipelining};
+use super::{bypass, comparison, diagnosis, lab, live, outcome, passive, pipelining};
 
 /// What `explain` writes: of calls that it made, or of packets that it saw (`mode` is `passive`).
 #[derive(JsonSchema)]
@@ -43,6 +43,10 @@ fn the_schema_files_are_those_of_the_types() {
             "What linerate explain --pipelining --json writes.",
         ),
         of::<bypass::BypassDocument>(bypass::SCHEMA, "What linerate bypass --status --json writes."),
+        of::<live::LiveDocument>(
+            live::SCHEMA,
+            "What linerate explain --capture --port N --json writes for each window.",
+        ),
         of::<Diagnosis>(diagnosis::SCHEMA, "What linerate explain --json writes."),
     ] {
         let path = folder().join(&file);
