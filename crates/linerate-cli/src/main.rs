@@ -15,6 +15,7 @@ mod explain;
 mod fault;
 mod guide;
 mod k6;
+mod keyboard;
 mod lab;
 mod line;
 mod load;

@@ -1,14 +1,13 @@
 //! `linerate top`: reads the metrics' address of a running server or load once a second.
 
-use std::io::{ErrorKind, IsTerminal, Read, Write, stdin, stdout};
+use std::io::{ErrorKind, IsTerminal, Read, Write, stdout};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
-use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
+use crossterm::terminal::disable_raw_mode;
 use linerate_report::live::Screen;
 use linerate_report::top::{ServerLook, draw};
 use linerate_serve::Address;
@@ -18,6 +17,7 @@ use serde::de::DeserializeOwned;
 
 use crate::args::values;
 use crate::fault::{CommandFault, Exit, said};
+use crate::keyboard::{Keyboard, PLAIN, text, used};
 use crate::load::Interrupt;
 use crate::serve::place;
 
@@ -28,8 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_BYTES: u64 = 4 << 20;
 /// Longest sleep between two checks whether the user wants to quit.
 const NAP: Duration = Duration::from_millis(50);
-/// Rows and columns where no terminal says its size.
-const PLAIN: (u16, u16) = (200, 40);
 
 /// Watch a running server or load: its loops or cores, connections and queues
 ///
@@ -57,43 +55,6 @@ fn metrics(text: &str) -> Result<Address, String> {
     place(rest.split('/').next().unwrap_or(rest))
 }
 
-/// The keyboard while the picture stands: keys come at once, and are not shown.
-struct Keyboard;
-
-impl Keyboard {
-    fn take() -> Option<Keyboard> {
-        (stdin().is_terminal() && enable_raw_mode().is_ok()).then_some(Keyboard)
-    }
-
-    /// Whether a key says within this time that the user leaves.
-    fn leaves_within(time: Duration) -> bool {
-        match poll(time) {
-            Ok(true) => read().is_ok_and(|event| leaves(&event)),
-            Ok(false) => false,
-            Err(_) => {
-                std::thread::sleep(time);
-                false
-            }
-        }
-    }
-}
-
-impl Drop for Keyboard {
-    fn drop(&mut self) {
-        let _ = disable_raw_mode();
-    }
-}
-
-/// q, Esc, or Ctrl-C, which is a key like others here.
-fn leaves(event: &Event) -> bool {
-    let Event::Key(key) = event else { return false };
-    match key.code {
-        KeyCode::Esc | KeyCode::Char('q' | 'Q') => true,
-        KeyCode::Char('c' | 'd') => key.modifiers.contains(KeyModifiers::CONTROL),
-        _ => false,
-    }
-}
-
 /// Watches until the user leaves.
 pub(crate) fn run(args: &TopArgs) -> Result<Exit, CommandFault> {
     let interrupt = Interrupt::listen_then(|| drop(disable_raw_mode()))?;
@@ -104,8 +65,8 @@ pub(crate) fn run(args: &TopArgs) -> Result<Exit, CommandFault> {
     loop {
         while before.1.elapsed() < args.interval {
             let nap = NAP.min(args.interval);
-            let leaves = match keyboard {
-                Some(_) => Keyboard::leaves_within(nap),
+            let leaves = match &keyboard {
+                Some(keyboard) => keyboard.leaves_within(nap).is_some(),
                 None => {
                     std::thread::sleep(nap);
                     false
@@ -136,21 +97,6 @@ pub(crate) fn run(args: &TopArgs) -> Result<Exit, CommandFault> {
         }
         before = after;
     }
-}
-
-/// The picture without empty rows at its end.
-fn used(picture: &Buffer) -> Buffer {
-    let blank = |y: &u16| (0..picture.area.width).all(|x| picture[(x, *y)].symbol().trim().is_empty());
-    let rows = picture.area.height - (0..picture.area.height).rev().take_while(blank).count() as u16;
-    let mut shown = picture.clone();
-    shown.resize(Rect { height: rows, ..picture.area });
-    shown
-}
-
-fn text(picture: &Buffer) -> String {
-    let picture = used(picture);
-    let row = |y: u16| (0..picture.area.width).map(|x| picture[(x, y)].symbol()).collect::<String>();
-    (0..picture.area.height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
 }
 
 fn look(at: &Address) -> Result<ServerLook, CommandFault> {
@@ -217,13 +163,5 @@ mod tests {
             assert_eq!(metrics(text).map(|at| at.to_string()).as_deref(), Ok("127.0.0.1:9090"), "{text}");
         }
         assert!(metrics("http://").is_err() && metrics("ftp://127.0.0.1:9090").is_err());
-    }
-
-    #[test]
-    fn q_leaves_and_other_keys_do_not() {
-        let key = |code, modifiers| leaves(&Event::Key(crossterm::event::KeyEvent::new(code, modifiers)));
-        assert!(key(KeyCode::Char('q'), KeyModifiers::NONE));
-        assert!(key(KeyCode::Char('c'), KeyModifiers::CONTROL));
-        assert!(!key(KeyCode::Char('c'), KeyModifiers::NONE) && !key(KeyCode::Enter, KeyModifiers::NONE));
     }
 }
