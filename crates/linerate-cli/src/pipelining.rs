@@ -29,6 +29,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const NOWHERE: &str = "/linerate-asks-for-what-is-not-here";
 /// Requests by which the order is seen.
 const ORDERED: u64 = 100;
+/// Bursts of them, all in order, before that is said. Reason: on a busy machine requests may reach the
+/// server one at a time, and then any server answers in order.
+const BURSTS: usize = 3;
 /// Requests by which a status is known.
 const ASKED: u64 = 3;
 
@@ -77,8 +80,14 @@ fn order(plan: &Plan, usual: Option<u16>, interrupt: &Interrupt) -> Result<Optio
     let requests = vec![expect(call, usual), expect(&nowhere, other)];
     let turns =
         Plan { requests, order: Order::Listed(vec![0, 1]), depth: DEPTH, stop: stop(ORDERED), ..plan };
-    let outcome = measure(&turns, interrupt)?;
-    Ok(outcome.and_then(|outcome| in_order(&outcome, [usual, other])))
+    for _ in 0..BURSTS {
+        let Some(outcome) = measure(&turns, interrupt)? else { return Ok(None) };
+        match in_order(&outcome, [usual, other]) {
+            Some(true) => {}
+            told => return Ok(told),
+        }
+    }
+    Ok(Some(true))
 }
 
 /// What one way of sending gave.
