@@ -47,6 +47,7 @@ pub(crate) fn captured(port: u16, what: impl FnOnce()) -> Option<Vec<u8>> {
                 .unwrap();
             quiet = if told.load(Ordering::Acquire) && file.len() == before { quiet + 1 } else { 0 };
         }
+        assert_eq!(capture.dropped(), 0, "packets that the capture lacks");
         file
     });
     what();
@@ -87,6 +88,8 @@ impl Files {
             command.args(["-e", field]);
         }
         let output = command.output().ok()?;
+        // Shown where the test fails.
+        eprintln!("tshark: {}", String::from_utf8_lossy(&output.stderr));
         Some(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
     }
 }
