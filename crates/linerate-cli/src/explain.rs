@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use linerate_explain::driver::{Explained, Http, Origin, Request};
 use linerate_explain::probe::{Experiment, Probe, Writes};
@@ -21,6 +22,9 @@ use crate::load::route;
 use crate::load::target::{HostPort, Url, Wish};
 use crate::passive::{self, Wanted};
 use crate::{environment, pipelining, terminal, tls_hints, why};
+
+/// Time for calls of our own where no flag says another.
+const BUDGET: Duration = Duration::from_secs(15);
 
 /// Runs the command.
 pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, CommandFault> {
@@ -221,7 +225,7 @@ fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings
             Written::One => Writes::One,
             Written::Apart => Writes::Apart,
         },
-        budget: args.budget,
+        budget: args.budget.unwrap_or(BUDGET),
         pid,
         find_pid: args.pid == PidArgument::Auto,
         capture: !args.passive.is_off(),

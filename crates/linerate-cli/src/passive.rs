@@ -1,5 +1,8 @@
 //! `linerate explain --pcap` and `--capture`: what packets show.
 
+mod live;
+mod owners;
+
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -22,8 +25,8 @@ use crate::terminal;
 /// Options besides the packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
-    /// How long to watch.
-    pub(crate) budget: Duration,
+    /// How long to watch; `None`: without end.
+    pub(crate) budget: Option<Duration>,
     pub(crate) json: Option<&'a Path>,
     pub(crate) html: Option<&'a Path>,
     pub(crate) quiet: bool,
@@ -40,20 +43,34 @@ pub(crate) fn run(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<Exit, Comma
             let keys = args.keylog.as_deref().map(key_log).transpose()?;
             (from_file(path, args.port, keys)?, path.display().to_string(), false)
         }
-        None => watch(args, wanted)?,
+        None => match (wanted.budget, args.interval) {
+            (Some(budget), None) => watch(args, budget, wanted.quiet)?,
+            _ => return live::run(args, wanted, &sinks),
+        },
     };
-    let findings = findings::of(&seen);
-    let watched = report::Watched { source: &source, seen: &seen, findings: &findings };
-    if let Some(sink) = &sinks.json {
-        sink.write(&report::json::to_string(&watched))?;
-    }
+    report(&seen, &source, &sinks, interrupted, |watched| {
+        sinks.json.as_ref().map_or(Ok(()), |sink| sink.write(&report::json::to_string(watched)))
+    })
+}
+
+/// Reports what was seen; the exit code is that of its verdict.
+fn report(
+    seen: &Observation,
+    source: &str,
+    sinks: &ReportSinks,
+    interrupted: bool,
+    write_json: impl FnOnce(&report::Watched<'_>) -> Result<(), CommandFault>,
+) -> Result<Exit, CommandFault> {
+    let findings = findings::of(seen);
+    let watched = report::Watched { source, seen, findings: &findings };
+    write_json(&watched)?;
     if let Some(sink) = &sinks.html {
         sink.write(&report::page::to_string(&watched))?;
     }
     let to_stderr = sinks.to_stderr();
     let text = report::to_text(&watched, terminal::style_beside(to_stderr));
     terminal::print_beside(&text, to_stderr)?;
-    Ok(match words::verdict(&seen, &findings) {
+    Ok(match words::verdict(seen, &findings) {
         _ if interrupted => Exit::Interrupted,
         PassiveVerdict::Healthy => Exit::Fine,
         PassiveVerdict::Caused | PassiveVerdict::Inconclusive => Exit::CheckFailed,
@@ -101,41 +118,63 @@ fn from_file(path: &Path, port: Option<u16>, keys: Option<Arc<KeyLog>>) -> Resul
     })
 }
 
+/// A capture of other programs' calls.
+struct PortCapture {
+    capture: Capture,
+    port: u16,
+    /// What is captured, in words.
+    source: String,
+}
+
+impl PortCapture {
+    fn of(args: &PassiveArgs) -> Result<PortCapture, CommandFault> {
+        let Some(port) = args.port else {
+            return Err(CommandFault::input(
+                "--capture without a URL needs --port: which calls are to be watched",
+            )
+            .hint("for example: linerate explain --capture --port 8080"));
+        };
+        let options = CaptureOptions {
+            interface: args.interface.clone(),
+            port: Some(port),
+            ..CaptureOptions::default()
+        };
+        let capture = Capture::open(&options).map_err(|e| refused(&e))?;
+        let of = args.interface.as_deref().unwrap_or("all interfaces");
+        Ok(PortCapture { capture, port, source: format!("the packets of port {port} on {of}") })
+    }
+
+    /// Lends the packets that come within a time.
+    fn packets(&mut self, within: Duration, mut each: impl FnMut(&Packet<'_>)) -> Result<(), CommandFault> {
+        let taken = self.capture.next(within, |p| {
+            each(&Packet { time_ns: p.time_ns, link: LinkType::Raw, data: p.data, wire_len: p.wire_len });
+        });
+        taken.map(drop).map_err(|e| CommandFault::ours(format!("capturing failed: {}", said(&e))))
+    }
+}
+
 /// Watches the packets of this machine; what was seen, from where, and whether it was interrupted.
-fn watch(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<(Observation, String, bool), CommandFault> {
-    let Some(port) = args.port else {
-        return Err(CommandFault::input(
-            "--capture without a URL needs --port: which calls are to be watched",
-        )
-        .hint("for example: linerate explain --capture --port 8080"));
-    };
-    let options =
-        CaptureOptions { interface: args.interface.clone(), port: Some(port), ..CaptureOptions::default() };
-    let mut capture = Capture::open(&options).map_err(|e| refused(&e))?;
+fn watch(
+    args: &PassiveArgs,
+    budget: Duration,
+    quiet: bool,
+) -> Result<(Observation, String, bool), CommandFault> {
+    let mut opened = PortCapture::of(args)?;
     let interrupt = Interrupt::listen()?;
-    let of = args.interface.as_deref().unwrap_or("all interfaces");
-    let source = format!("the packets of port {port} on {of}");
     // A script that starts the calls to watch waits for this line.
     let _ = writeln!(
         io::stderr(),
-        "watching {source} for {} s; Ctrl-C ends it and reports",
-        wanted.budget.as_secs()
+        "watching {} for {} s; Ctrl-C ends it and reports",
+        opened.source,
+        budget.as_secs()
     );
-    let mut observer = Observer::new(CaptureLimits::default()).only_port(Some(port));
-    let end = Instant::now() + wanted.budget;
+    let mut observer = Observer::new(CaptureLimits::default()).only_port(Some(opened.port));
+    let end = Instant::now() + budget;
     let mut told = Instant::now();
-    let show = !wanted.quiet && terminal::can_redraw();
+    let show = !quiet && terminal::can_redraw();
     let mut interrupted = false;
     while !interrupted && Instant::now() < end {
-        let taken = capture.next(Duration::from_millis(50), |p| {
-            observer.packet(&Packet {
-                time_ns: p.time_ns,
-                link: LinkType::Raw,
-                data: p.data,
-                wire_len: p.wire_len,
-            });
-        });
-        taken.map_err(|e| CommandFault::ours(format!("capturing failed: {}", said(&e))))?;
+        opened.packets(Duration::from_millis(50), |packet| observer.packet(packet))?;
         interrupted = interrupt.asked();
         if show && told.elapsed() > Duration::from_millis(250) {
             told = Instant::now();
@@ -146,8 +185,8 @@ fn watch(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<(Observation, String
     if show {
         let _ = write!(io::stderr(), "\r\x1b[K");
     }
-    observer.dropped(capture.dropped());
-    Ok((observer.finish(), source, interrupted))
+    observer.dropped(opened.capture.dropped());
+    Ok((observer.finish(), opened.source, interrupted))
 }
 
 fn refused(error: &CaptureError) -> CommandFault {

@@ -155,6 +155,118 @@ fn another_programs_stall_is_seen_live() {
     }
 }
 
+/// The lines of a command that watches without end, from its first word on.
+struct Watcher {
+    process: std::process::Child,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+/// Watches that port; `None` if packets may not be captured here.
+fn watched(port: u16) -> Option<Watcher> {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args(["explain", "--capture", "--interval", "500ms", "--json", "-", "--port", &port.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut err = BufReader::new(process.stderr.take().expect("piped"));
+    let mut line = String::new();
+    err.read_line(&mut line).expect("a line");
+    if line.contains("CAP_NET_RAW") {
+        skip(need::CAPTURE, "capturing takes CAP_NET_RAW");
+        assert_eq!(process.wait().expect("ends").code(), Some(4));
+        return None;
+    }
+    assert!(line.starts_with("watching") && line.contains("a verdict every 0.5 s"), "{line}");
+    // The report comes there, and nobody else reads it.
+    std::thread::spawn(move || err.read_to_end(&mut Vec::new()));
+    let lines = BufReader::new(process.stdout.take().expect("piped"));
+    Some(Watcher { process, lines })
+}
+
+impl Watcher {
+    fn window(&mut self) -> Value {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).expect("a line");
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"))
+    }
+
+    /// The first of 60 windows that is so.
+    fn window_that(&mut self, is: impl Fn(&Value) -> bool) -> Value {
+        let mut windows = Vec::new();
+        for _ in 0..60 {
+            windows.push(self.window());
+            if is(&windows[windows.len() - 1]) {
+                return windows.remove(windows.len() - 1);
+            }
+        }
+        panic!("no window is so: {windows:#?}");
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn without_end_each_window_names_the_cause_and_the_processes() {
+    let (server, port) = misbehaving("nagle-split");
+    let Some(mut watcher) = watched(port) else { return };
+    let first = watcher.window();
+    assert_eq!((&first["schema"], &first["verdict"]), (&"linerate.live/1".into(), &"inconclusive".into()));
+    let enough = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let until = std::sync::Arc::clone(&enough);
+    let calls = std::thread::spawn(move || {
+        let mut made = 0;
+        while !until.load(std::sync::atomic::Ordering::Relaxed) {
+            call(port, 4);
+            made += 4;
+        }
+        made
+    });
+    let named = |window: &Value| {
+        let at = &window["servers"][0];
+        window["verdict"] == "caused" && !at["clients"][0]["process"].is_null()
+    };
+    let window = watcher.window_that(named);
+    enough.store(true, std::sync::atomic::Ordering::Relaxed);
+    let made = calls.join().expect("answered");
+    let at = &window["servers"][0];
+    assert_eq!(at["server"], format!("127.0.0.1:{port}"));
+    assert_eq!(at["causes"][0]["id"], "server-nagle-delayed-ack", "{window:#}");
+    assert_eq!(at["clients"][0]["process"]["pid"], std::process::id(), "{window:#}");
+    assert_eq!(at["clients"][0]["lost"][0]["id"], "server-nagle-delayed-ack", "{window:#}");
+    assert_eq!(at["processes"][0]["name"], "linerate", "{window:#}");
+    assert_eq!((&window["packets"]["dropped"], &window["packets"]["share"]), (&0.into(), &1.0.into()));
+    let all = watcher.window_that(|window| window["since_start"]["answered"] == made);
+    assert_eq!(all["since_start"]["verdict"], "caused");
+    drop(server);
+    let ended = Command::new("kill").args(["-INT", &watcher.process.id().to_string()]).status();
+    assert!(ended.expect("kill is there").success());
+    // The last line is the report on all of it.
+    let report = watcher.window_that(|line| line["schema"] == "linerate.diagnosis/1");
+    assert_eq!((&report["verdict"], &report["counts"]["answered"]), (&"caused".into(), &made.into()));
+    assert_eq!(report["causes"][0]["id"], "server-nagle-delayed-ack");
+    assert_eq!(watcher.process.wait().expect("ends").code(), Some(130));
+}
+
+#[test]
+fn a_time_and_an_interval_end_by_themselves() {
+    let said = run(&["explain", "--capture", "--port", "9", "--budget", "1s", "--interval", "500ms"]);
+    if said.err.contains("CAP_NET_RAW") {
+        return skip(need::CAPTURE, "capturing takes CAP_NET_RAW");
+    }
+    assert!(said.code == Some(1) && said.out.contains("no call\n"), "{said:?}");
+    assert!(said.out.contains("Nothing can be said: there is no packet in it."), "{said:?}");
+    let said = run(&["explain", "--interval", "1s", "http://127.0.0.1:9/"]);
+    assert!(said.code == Some(2) && said.err.contains("--interval is the time between"), "{said:?}");
+    let said = run(&["explain", "--capture", "--port", "9", "--interval", "0s"]);
+    assert!(said.code == Some(2) && said.err.contains("is not between 100ms and 1h"), "{said:?}");
+}
+
 #[test]
 fn what_is_to_be_watched_must_be_said() {
     let said = run(&["explain", "--capture"]);

@@ -36,7 +36,9 @@ Examples:
   linerate explain --why server-nagle-delayed-ack                    what is that?
   linerate explain --pcap slow.pcap                                  what a capture shows
   linerate explain --pcap slow.pcap --keylog keys.log                and what is inside TLS
-  linerate explain --capture --port 8080                             watch other programs' calls (needs CAP_NET_RAW)
+  linerate explain --capture --port 8080                             watch other programs' calls until q or Ctrl-C (needs CAP_NET_RAW)
+  linerate explain --capture --port 8080 --json -                    the same as JSON lines, one for every 5 s
+  linerate explain --capture --port 8080 --budget 30s                watch for 30 s, then one report
 
 Exit codes: 0 nothing is wrong; 1 a cause was found, something is wrong and no cause can be named, or a cause of --baseline is not
 gone; 2 bad input, nothing was run; 3 the server could not be reached; 4 something failed here; 130 interrupted.";
@@ -66,9 +68,9 @@ pub(crate) struct ExplainArgs {
     #[arg(long, help_heading = HOW)]
     pub(crate) repeat_unsafe: bool,
 
-    /// Time for all of it
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = values::budget, help_heading = HOW)]
-    pub(crate) budget: Duration,
+    /// Time for all of it [default: 15s; of --capture without a URL: no end]
+    #[arg(long, value_name = "TIME", value_parser = values::budget, help_heading = HOW)]
+    pub(crate) budget: Option<Duration>,
 
     /// PID of the server, if it runs on this machine: adds what its threads block on, open files, queues, limits and JVM pauses. Of a
     /// loopback address the process is found by its listening socket (auto); off leaves it

@@ -1,8 +1,11 @@
 //! The flags of `linerate explain` about packets.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+
+use super::values;
 
 const PACKETS: &str = "Packets";
 /// Why keys without a capture are refused.
@@ -22,7 +25,10 @@ pub(crate) struct PassiveArgs {
     pub(crate) keylog: Option<PathBuf>,
 
     /// Record packets: beside a URL those of its own calls, where that is allowed (auto, the default) or not at all (off); with
-    /// --port and no URL the calls of other programs, until --budget or Ctrl-C. Needs the capability CAP_NET_RAW
+    /// --port and no URL the calls of other programs. Needs the capability CAP_NET_RAW
+    ///
+    /// Without a URL it goes on until q or Ctrl-C: a screen (or a JSON line) with a verdict for each --interval, server and client
+    /// process, and at the end the report on all of it. With --budget it watches for that time and reports once.
     #[arg(
         long,
         value_name = "auto|off",
@@ -36,6 +42,10 @@ pub(crate) struct PassiveArgs {
     /// Look only at connections with this port at one end
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = PACKETS)]
     pub(crate) port: Option<u16>,
+
+    /// Time between two verdicts of --capture without end [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = values::top_interval, help_heading = PACKETS)]
+    pub(crate) interval: Option<Duration>,
 
     /// Capture on this network interface [default: all]
     #[arg(long, value_name = "IF", help_heading = PACKETS)]
@@ -51,6 +61,11 @@ impl PassiveArgs {
         if self.port.is_some() || self.interface.is_some() {
             return Err(
                 "--port and --interface choose the packets of other programs' calls: they go with --pcap or --capture, not with a URL",
+            );
+        }
+        if self.interval.is_some() {
+            return Err(
+                "--interval is the time between two verdicts of --capture --port N, which goes on without a URL",
             );
         }
         Ok(())

@@ -48,13 +48,42 @@ impl OutputSink {
                 done
             }
         };
+        written.map_err(|e| self.fault(&e))
+    }
+
+    fn fault(&self, error: &io::Error) -> CommandFault {
         let name = match self {
             OutputSink::Stdout => "standard output".to_owned(),
             OutputSink::File(path) => path.display().to_string(),
         };
-        written.map_err(|e| {
-            CommandFault::ours(format!("the results could not be written to {name}: {}", said(&e)))
-        })
+        CommandFault::ours(format!("the results could not be written to {name}: {}", said(error)))
+    }
+}
+
+/// Lines that are written one after the other, as they come.
+#[derive(Debug)]
+pub(crate) struct LineSink {
+    sink: OutputSink,
+    file: Option<File>,
+}
+
+impl LineSink {
+    /// A file is begun anew.
+    pub(crate) fn create(sink: &OutputSink) -> Result<LineSink, CommandFault> {
+        let file = match sink {
+            OutputSink::Stdout => None,
+            OutputSink::File(path) => Some(File::create(path).map_err(|e| sink.fault(&e))?),
+        };
+        Ok(LineSink { sink: sink.clone(), file })
+    }
+
+    /// Writes a line, which ends with a line end.
+    pub(crate) fn line(&mut self, text: &str) -> Result<(), CommandFault> {
+        let written = match &mut self.file {
+            Some(file) => file.write_all(text.as_bytes()),
+            None => io::stdout().lock().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()),
+        };
+        written.map_err(|e| self.sink.fault(&e))
     }
 }
 
