@@ -9,6 +9,10 @@ use crate::limits::PROCESSES;
 /// One tick of the kernel's processor times, as user space sees them.
 const TICK: Duration = Duration::from_millis(10);
 
+/// By so many may a process's ticks differ from its threads' nanoseconds: its own code's and the kernel's are
+/// rounded, at both looks.
+const TICKS_ROUNDED: u32 = 4;
+
 /// Ticks from which on a share of them is known to some percent.
 const LEAST_TICKS: u64 = 20;
 
@@ -130,14 +134,15 @@ impl Usage {
     /// Processor time from `before` to this.
     pub fn cpu_since(&self, before: &Usage) -> Duration {
         let threads = Duration::from_nanos(self.grown(before, |t| t.on_cpu_ns));
-        let gone = before.threads.keys().any(|id| !self.threads.contains_key(id));
         let process =
             |(pid, now): (&i32, &u64)| now.saturating_sub(before.ticks.get(pid).copied().unwrap_or(0));
         let ticks: u64 = self.ticks.iter().map(process).sum();
         let processes = TICK * u32::try_from(ticks).unwrap_or(u32::MAX);
-        // The scheduler's nanoseconds are exact, but a thread that ended takes its own along; the
-        // process keeps them in ticks.
-        if gone { threads.max(processes) } else { threads }
+        // The scheduler's nanoseconds are exact, but a thread that ended takes its own along, also one that
+        // began after `before`; the process keeps them in ticks.
+        let gone = before.threads.keys().any(|id| !self.threads.contains_key(id));
+        let rounded = TICK * TICKS_ROUNDED * u32::try_from(self.ticks.len()).unwrap_or(u32::MAX);
+        if gone || processes > threads + rounded { threads.max(processes) } else { threads }
     }
 
     /// The share of processor time that processes spent in their own code rather than in the
@@ -219,6 +224,10 @@ mod tests {
             ..Usage::default()
         };
         assert_eq!(after.cpu_since(&before), Duration::from_nanos(107));
+        // A thread for each request: they began and ended in between.
+        after.ticks = [(1, 90)].into();
+        assert_eq!(after.cpu_since(&before), TICK * 89);
+        after.ticks = [(1, 3)].into();
         after.threads.remove(&2);
         assert_eq!(after.cpu_since(&before), TICK * 2);
         assert_eq!(
