@@ -1,5 +1,6 @@
-//! `load --pid`: what keeps real servers from more, and what only looks like it. Where other programs
-//! have this machine's cores, that is the verdict, and only what would be wrong is refused.
+//! `load --pid`: what keeps real servers from more, and what only looks like it. Each kind of server has one
+//! verdict. Where other programs have this machine's cores, the report may say that it cannot tell, or that
+//! a server that computes waits for a core, and must show it.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -9,31 +10,26 @@ mod serving;
 use common::measured;
 use serde_json::Value;
 
-/// Where other programs have the cores, that is what is true; a few runs may find them free.
+/// The one verdict on a server of this kind, or one that this machine was busy.
 fn judged(url: &str, pid: u32, flags: &[&str], expected: &str) -> Value {
-    let busy = |found: &Value| {
-        let load = std::fs::read_to_string("/proc/loadavg").unwrap();
-        let load: f64 = load.split_whitespace().next().unwrap().parse().unwrap();
-        let full = load > found["cores"].as_f64().unwrap();
-        let verdict = found["verdict"].as_str().unwrap();
-        ["waiting-for-core", "client"].contains(&verdict) || (full && verdict == "unknown")
-    };
-    let mut found = look(url, pid, flags);
-    for _ in 0..2 {
-        if found["verdict"] == expected || !busy(&found) {
-            break;
-        }
-        found = look(url, pid, flags);
-    }
-    // Threads that only sleep beside the one that serves may look like its pool.
-    let alike = match expected {
-        "blocked" => found["verdict"] == "pool-full",
-        // Where some threads start late, requests seem to wait for one.
-        "waits" => found["verdict"] == "unknown",
-        _ => false,
-    };
-    assert!(found["verdict"] == expected || alike || busy(&found), "{expected}: {found:#}");
+    let found = look(url, pid, flags);
+    assert!(found["verdict"] == expected || is_disturbed(&found, expected), "{expected}: {found:#}");
     found
+}
+
+/// Whether the report says that other programs had the cores, by what the scheduler counted.
+fn is_disturbed(found: &Value, expected: &str) -> bool {
+    let (text, share) = (found["text"].as_str().unwrap(), found["run_queue_share"].as_f64().unwrap());
+    let busy = found["machine_busy"].as_f64().unwrap();
+    match found["verdict"].as_str().unwrap() {
+        "unknown" => {
+            let shown = text.contains("this machine was busy") && text.contains("were ready without a core");
+            busy >= 0.6 && shown && (share >= 0.2 || text.contains("the client's were ready"))
+        }
+        // A server that computes wants all of a core; another one can want it for so long only in vain.
+        "waiting-for-core" => busy >= 0.9 && share >= if expected == "cpu-bound" { 0.1 } else { 0.5 },
+        _ => false,
+    }
 }
 
 /// `server.concurrency` of a run.
@@ -87,10 +83,12 @@ http.server.{class}(('127.0.0.1', {{port}}), Handler).serve_forever()
 fn the_loop_of_our_own_server_is_blocked_by_a_blocking_call_and_not_by_a_coroutine() {
     let server = serving::serve(&["--threads", "1"]);
     let url = |path: &str| format!("http://{}{path}", server.address);
+    judged(&url("/block/50"), server.pid(), &["-c", "16"], "blocked");
     let found = judged(&url("/block/10"), server.pid(), &["-c", "16"], "blocked");
     if is(&found, "blocked") {
         let hold = found["blocked_us_per_request"].as_f64().unwrap();
-        assert!((9_000.0..30_000.0).contains(&hold), "{found:#}");
+        // Some ten looks know a share to a few tenths.
+        assert!((7_000.0..30_000.0).contains(&hold), "{found:#}");
         // Little's law: 16 in flight, each for as long.
         let most = 16e6 / (hold + found["cpu_us_per_request"].as_f64().unwrap());
         assert!(rate(&found, "coroutines") <= 1.01 * most, "{found:#}");
@@ -105,7 +103,7 @@ fn a_pool_is_full_where_all_its_threads_block() {
     let url = format!("http://{}/block/20", server.address);
     let found = judged(&url, server.pid(), &["-c", "48"], "pool-full");
     if is(&found, "pool-full") {
-        assert!(found["text"].as_str().unwrap().contains("nanosleep"), "{found:#}");
+        assert!(found["text"].as_str().unwrap().contains("its 3 threads sit in nanosleep"), "{found:#}");
         assert!(rate(&found, "48 threads") > 300.0, "{found:#}");
     }
 }

@@ -143,11 +143,11 @@ impl Snapshot {
     }
 }
 
-/// `/proc/PID/task/TID/schedstat`: nanoseconds run, nanoseconds waited, time slices.
-pub fn schedstat(text: &str) -> Option<(Duration, Duration)> {
+/// `/proc/PID/task/TID/schedstat`: time run, time waited, time slices.
+pub fn schedstat(text: &str) -> Option<(Duration, Duration, u64)> {
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
-    let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-    Some((Duration::from_nanos(ran), Duration::from_nanos(waited)))
+    let mut next = || numbers.next()?.ok();
+    Some((Duration::from_nanos(next()?), Duration::from_nanos(next()?), next()?))
 }
 
 /// Throttled time of a control group's `cpu.stat`, of version 2 or 1.
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_kernels_files() {
-        assert_eq!(schedstat("123 456 7\n"), Some((Duration::from_nanos(123), Duration::from_nanos(456))));
+        assert_eq!(schedstat("123 456 7\n"), Some((Duration::from_nanos(123), Duration::from_nanos(456), 7)));
         assert_eq!(schedstat(""), None);
         assert_eq!(
             throttled("usage_usec 1\nnr_throttled 2\nthrottled_usec 3000\n"),

@@ -49,7 +49,7 @@ impl ServerThreads {
                     continue;
                 }
                 let times = read("schedstat").and_then(|text| schedstat(&text));
-                let nanos = times.map(|(ran, waited)| [ran, waited].map(|time| time.as_nanos() as u64));
+                let nanos = times.map(|(ran, waited, _)| [ran, waited].map(|time| time.as_nanos() as u64));
                 used.extend(nanos.map(|nanos| ((pid, task), nanos)));
             }
         }

@@ -11,6 +11,10 @@ use crate::fault::CommandFault;
 
 /// Time between two looks of most watchers. Reason: a look costs up to a millisecond, on this machine or on the server's.
 pub(super) const SECOND: Duration = Duration::from_secs(1);
+/// A look may use this part of the time between two on a core. Reason: the looks must not become the load.
+pub(super) const PART: u32 = 20;
+/// The longest pause. Reason: a server with very many threads is looked at all the same.
+pub(super) const LONGEST: Duration = Duration::from_secs(10);
 /// Time between two checks whether the run has ended.
 const NAP: Duration = Duration::from_millis(20);
 /// Seconds that are kept; of a longer run every second one is left out, as often as needed.

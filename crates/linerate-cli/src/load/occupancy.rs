@@ -3,22 +3,19 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use linerate_explain::driver::OccupancyWatch;
-use linerate_explain::occupancy::{LoadFigures, OccupancyTable, judge};
+use linerate_explain::occupancy::{LoadFigures, OccupancyLook, OccupancyTable, judge};
 use linerate_lab::servers::descendants;
 use linerate_load::plan::Pace;
 use linerate_load::{Outcome, Plan};
+use linerate_net::machine;
 use linerate_report::load_page;
 use linerate_report::schema::concurrency::ServerConcurrency;
 
-use super::beside::{Look, Looking, SECOND};
+use super::beside::{LONGEST, Look, Looking, PART, SECOND};
 use crate::fault::CommandFault;
 
 /// Between two looks. Reason: 3 s have 30 of them.
 const BETWEEN: Duration = Duration::from_millis(100);
-/// A look may take this part of the time between two. Reason: the looks must not become the load.
-const PART: u32 = 20;
-/// The longest pause. Reason: a server with very many threads is looked at all the same.
-const LONGEST: Duration = Duration::from_secs(10);
 
 /// What the plan says of the load.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +33,25 @@ impl LoadPlaces {
             places: (plan.pace == Pace::Closed).then_some(places),
         }
     }
+}
+
+/// A look at the server before the load. A server that still has the requests of an earlier run is given a
+/// second to respond to them.
+pub(super) fn at_rest(pid: i32, load: LoadPlaces) -> OccupancyLook {
+    let (watch, pids, begun) = (OccupancyWatch::new(load.port), processes(pid), Instant::now());
+    let mut look = watch.look(&pids);
+    let mut is_late = false;
+    while (is_late || look.queued.is_some_and(|n| n > 0)) && begun.elapsed() < SECOND {
+        // The last of them was read, and may still be in its handler.
+        is_late = look.queued.is_some_and(|n| n > 0);
+        std::thread::sleep(BETWEEN);
+        look = watch.look(&pids);
+    }
+    look
+}
+
+fn processes(pid: i32) -> Vec<u32> {
+    descendants(pid).iter().map(|m| m.pid.unsigned_abs()).collect()
 }
 
 /// A server whose threads are looked at.
@@ -60,7 +76,7 @@ struct ThreadLooks {
 
 impl ThreadLooks {
     fn find(&mut self) {
-        self.pids = descendants(self.pid).iter().map(|m| m.pid.unsigned_abs()).collect();
+        self.pids = processes(self.pid);
         self.found = Instant::now();
     }
 }
@@ -75,7 +91,7 @@ impl Look for ThreadLooks {
 
     fn look(&mut self, is_last: bool) -> Instant {
         self.machine_busy = self.watch.machine_busy();
-        let began = Instant::now();
+        let (began, used) = (Instant::now(), machine::thread_cpu_time_ns());
         // The run is over: its threads are idle already.
         if is_last {
             return began;
@@ -84,19 +100,25 @@ impl Look for ThreadLooks {
             self.find();
         }
         self.table.add(&self.watch.look(&self.pids));
-        let took = began.elapsed();
+        // Time without a core is no load.
+        let took = Duration::from_nanos(machine::thread_cpu_time_ns().saturating_sub(used));
         Instant::now() + BETWEEN.max(took * PART).min(LONGEST)
     }
 }
 
 impl Occupied {
-    /// Looks from then on.
-    pub(super) fn watch(pid: i32, load: LoadPlaces, from: SystemTime) -> Result<Occupied, CommandFault> {
+    /// Looks from then on; `rest`: [`at_rest`].
+    pub(super) fn watch(
+        pid: i32,
+        load: LoadPlaces,
+        rest: &OccupancyLook,
+        from: SystemTime,
+    ) -> Result<Occupied, CommandFault> {
         let looks = ThreadLooks {
             pid,
             port: load.port,
             watch: OccupancyWatch::new(load.port),
-            table: OccupancyTable::default(),
+            table: OccupancyTable::after_rest(rest),
             pids: Vec::new(),
             found: Instant::now(),
             machine_busy: None,
@@ -120,6 +142,7 @@ impl Occupied {
             round_trip_s: outcome.tcp.rtt_min_us.map(|us| f64::from(us) / 1e6),
             client_is_limit: outcome.client.saturated,
             client_cpu_s: outcome.client.cpu.as_secs_f64(),
+            client_waited: outcome.client.waited_share(outcome.duration),
             cores: f64::from(cores?),
             machine_busy: seen.machine_busy,
             ..LoadFigures::default()

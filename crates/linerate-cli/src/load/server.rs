@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use linerate_explain::driver::listening_processes;
-use linerate_explain::occupancy::LoadFigures;
+use linerate_explain::occupancy::{LoadFigures, OccupancyLook};
 use linerate_lab::servers::{Member, Usage, descendants};
 use linerate_load::{Outcome, Plan};
 use linerate_report::schema::outcome as schema;
 
 use super::beside::{Look, Looking, SECOND, for_each_request, round, rounded, thin_out};
 use super::endpoint::{self, Endpoint};
-use super::occupancy::{LoadPlaces, Occupied};
+use super::occupancy::{self, LoadPlaces, Occupied};
 use crate::args::{LoadArgs, ServerProcess};
 use crate::fault::CommandFault;
 
@@ -62,10 +62,12 @@ impl ProcessReading {
 }
 
 /// The server's first process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FirstProcess {
     pid: i32,
     load: LoadPlaces,
+    /// Its threads before the load.
+    rest: OccupancyLook,
 }
 
 impl FirstProcess {
@@ -84,13 +86,14 @@ impl FirstProcess {
                 .hint("name its process (--pid PID), or run as its user or as root")
             })?,
         };
-        Ok(FirstProcess { pid, load: LoadPlaces::of(plan) })
+        let load = LoadPlaces::of(plan);
+        Ok(FirstProcess { pid, load, rest: occupancy::at_rest(pid, load) })
     }
 
     /// Watches it until [`Watching::finish`].
     fn watch(self, from: SystemTime) -> Result<Watching, CommandFault> {
         let looking = Looking::start("server", from, SampledServer::new(self.pid))?;
-        let occupied = Occupied::watch(self.pid, self.load, from)?;
+        let occupied = Occupied::watch(self.pid, self.load, &self.rest, from)?;
         Ok(Watching { looking, occupied, pid: self.pid })
     }
 }

@@ -473,5 +473,5 @@ pub(super) fn queue_full(to: SocketAddr) -> bool {
 /// How long the calling thread has been ready to run and waited for a processor.
 pub(super) fn waited_here() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    schedstat(&text).map_or(Duration::ZERO, |(_, waited)| waited)
+    schedstat(&text).map_or(Duration::ZERO, |(_, waited, _)| waited)
 }

@@ -80,9 +80,9 @@ impl OccupancyWatch {
 fn moment(id: u32, task: &Path, is_client: impl Fn(u32) -> Option<bool>) -> Option<ThreadMoment> {
     // A thread may end while it is looked at, and the call that it is in may be forbidden to see.
     let text = |name: &str| fs::read_to_string(task.join(name)).unwrap_or_default();
-    let (ran, waited) = schedstat(&text("schedstat"))?;
+    let (ran, waited, slices) = schedstat(&text("schedstat"))?;
     let activity = activity(&text("stat"), &text("syscall"), &text("wchan"), is_client)?;
-    Some(ThreadMoment { id, activity, ran, waited })
+    Some(ThreadMoment { id, activity, ran, waited, slices })
 }
 
 fn ports(all: &[TcpSocket], port: u16) -> HashMap<u32, bool> {

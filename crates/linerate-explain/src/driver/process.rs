@@ -86,7 +86,7 @@ fn threads_of(pid: u32) -> (BTreeMap<u32, Thread>, u32) {
     let mut stopped = 0;
     let one = |entry: fs::DirEntry| {
         let id = entry.file_name().to_str()?.parse().ok()?;
-        let (ran, waited) = schedstat(&fs::read_to_string(entry.path().join("schedstat")).ok()?)?;
+        let (ran, waited, _) = schedstat(&fs::read_to_string(entry.path().join("schedstat")).ok()?)?;
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
         let name = stat.get(stat.find('(')? + 1..stat.rfind(')')?).unwrap_or_default().to_owned();
         let state = stat.get(stat.rfind(')')? + 1..).and_then(|rest| rest.trim_start().chars().next());

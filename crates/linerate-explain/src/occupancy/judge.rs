@@ -24,6 +24,8 @@ pub struct LoadFigures {
     pub client_is_limit: bool,
     /// CPU time of the client, seconds.
     pub client_cpu_s: f64,
+    /// The share of the run for which its sending threads were ready and had no core.
+    pub client_waited: f64,
     /// CPU time of the server's processes, seconds.
     pub cpu_s: f64,
     /// The share of it in its own code, not in the kernel.
@@ -66,6 +68,28 @@ impl LoadFigures {
     /// Requests in flight on average, by Little's law.
     fn in_flight(&self) -> Option<f64> {
         Some(self.rate() * self.latency_s?)
+    }
+
+    /// The part of the time in which its threads wanted a core that they had none.
+    fn unserved(&self) -> f64 {
+        self.waited_s / (self.waited_s + self.cpu_s).max(1e-9)
+    }
+
+    /// Where other programs had the cores: what that did to the server and to the client.
+    fn disturbed(&self) -> Option<String> {
+        let machine = self.machine_busy.filter(|busy| *busy >= CROWDED)?;
+        let server = self.unserved() >= DISTURBED && self.waited_s >= LEAST_WAITED * self.seconds;
+        let late = |who: &str, part: f64, of: &str| {
+            format!("{who} were ready without a core for {:.0} % of {of}", 100.0 * part)
+        };
+        let mut said = vec![format!("this machine was busy ({:.0} % of its CPU time)", 100.0 * machine)];
+        if server {
+            said.push(late("the server's threads", self.unserved(), "the time they wanted one"));
+        }
+        if self.client_waited >= CLIENT_WAITED {
+            said.push(late("the client's", self.client_waited, "the run"));
+        }
+        (said.len() > 1).then(|| said.join(", "))
     }
 }
 
@@ -137,6 +161,8 @@ pub struct OccupancyVerdict {
     pub blocked_per_request_s: f64,
     /// The most that one core allows, a second.
     pub core_rps: f64,
+    /// The part of the time in which its threads wanted a core that they had none.
+    pub unserved: f64,
 }
 
 /// Looks and responses from which on anything is said.
@@ -148,6 +174,13 @@ const FULL: f64 = 0.9;
 const AGREES: f64 = 0.6;
 /// Share of the time in which threads wanted to run that they had to wait for a core.
 const WAITED: f64 = 0.3;
+/// The same from which on a verdict that is not found is put down to the machine; the time that its threads
+/// waited for a core, as a share of the run; and that of the client's.
+const DISTURBED: f64 = 0.2;
+/// Share of the machine's CPU time from which on its cores may have been full for parts of the run.
+const CROWDED: f64 = 0.6;
+const LEAST_WAITED: f64 = 0.05;
+const CLIENT_WAITED: f64 = 0.2;
 /// Requests that wait, from which on there is a queue.
 const QUEUE: f64 = 1.0;
 /// Share of the requests in flight that no thread may hold. Reason: client and server are not looked at at
@@ -156,6 +189,8 @@ const BEYOND: f64 = 0.25;
 /// Share of the server's CPU time that threads must own to be those that serve. Reason: runtimes have
 /// threads that only sleep.
 const OWNED: f64 = 0.4;
+/// How often, for each response, threads must have got a core that are known to serve.
+const AWAKE: f64 = 0.5;
 /// More threads in all than so many times those at a look come and go with their requests.
 const COME_AND_GO: f64 = 2.0;
 /// Share of their looks at which such threads must be held.
@@ -180,6 +215,10 @@ const NOT_ALONE: f64 = 1.15;
 
 /// Judges a run.
 pub fn judge(table: &OccupancyTable, run: &LoadFigures) -> OccupancyVerdict {
+    // Threads that ended took their waiting along: it is as that of those that were looked at.
+    let unserved = table.unserved().min(0.99);
+    let waited_s = run.waited_s.max(run.cpu_s * unserved / (1.0 - unserved));
+    let run = &LoadFigures { waited_s, ..run.clone() };
     let mut verdict = OccupancyVerdict {
         limit: ServerLimit::Unknown,
         text: String::new(),
@@ -189,6 +228,7 @@ pub fn judge(table: &OccupancyTable, run: &LoadFigures) -> OccupancyVerdict {
         cpu_per_request_s: run.cost(),
         blocked_per_request_s: table.blocked() / run.rate().max(1e-9),
         core_rps: run.ceiling(1.0),
+        unserved: run.unserved(),
     };
     if table.looks() == 0 && run.answered >= LEAST_ANSWERED && run.cpu_s > 0.0 {
         verdict.text = format!(
@@ -199,8 +239,9 @@ pub fn judge(table: &OccupancyTable, run: &LoadFigures) -> OccupancyVerdict {
         return verdict;
     }
     if table.looks() < LEAST_LOOKS || run.answered < LEAST_ANSWERED || run.cpu_s <= 0.0 {
+        let why = run.disturbed().map_or_else(String::new, |busy| format!(", and {busy}"));
         verdict.text = format!(
-            "cannot be told: {} looks at its threads, {} responses and {:.2} s of CPU time are too little",
+            "cannot be told: {} looks at its threads, {} responses and {:.2} s of CPU time are too little{why}",
             table.looks(),
             run.answered,
             run.cpu_s
@@ -216,8 +257,9 @@ pub fn judge(table: &OccupancyTable, run: &LoadFigures) -> OccupancyVerdict {
         || unhurried(table, run, &waits, &mut verdict);
     if !found {
         verdict.limit = ServerLimit::Unknown;
+        let why = run.disturbed().unwrap_or_else(|| "no two signs agree".to_owned());
         verdict.text = format!(
-            "cannot be told: its CPU is {:.0} % of {} used, {:.1} threads were blocked and {:.1} waited for others, and no two signs agree",
+            "cannot be told: its CPU is {:.0} % of {} used, {:.1} threads were blocked and {:.1} waited for others, and {why}",
             100.0 * run.busy() / run.cores.max(1e-9),
             cores(run.cores),
             table.blocked(),
@@ -408,7 +450,7 @@ fn switches(run: &LoadFigures, verdict: &mut OccupancyVerdict) -> bool {
 }
 
 fn no_core(table: &OccupancyTable, run: &LoadFigures, verdict: &mut OccupancyVerdict) -> bool {
-    let share = run.waited_s / (run.waited_s + run.cpu_s);
+    let share = run.unserved();
     let Some(machine) = run.machine_busy else { return false };
     let wanted = run.wanted();
     // Where it wanted all cores and did not get them, a small share is what is missing.
@@ -453,7 +495,13 @@ fn blocked(
         .saturating_sub(table.by_thread.values().map(super::ThreadTally::ran).sum::<Duration>());
     let owned = (holders.ran + ended).as_secs_f64() / run.cpu_s.max(1e-9);
     let blocked = table.blocked();
-    if owned < OWNED || holders.held < HELD || holders.blocked < MOSTLY || !queue.is_there() {
+    // Each response lets its thread sleep once at least.
+    let known = holders.known > 0 && holders.slices as f64 >= AWAKE * run.answered as f64;
+    if (owned < OWNED && !known) || holders.held < HELD || holders.blocked < MOSTLY || !queue.is_there() {
+        return false;
+    }
+    // A thread or two for a moment are none that serve.
+    if holders.at_a_time < MOSTLY {
         return false;
     }
     let threads = holders.at_a_time.round().max(1.0);
@@ -469,10 +517,15 @@ fn blocked(
     }
     let hold = blocked / run.rate().max(1e-9);
     verdict.blocked_per_request_s = hold;
-    let call = table.call();
+    let call = holders.call;
+    let serve = if known {
+        "these threads also wait for connections and requests: they serve".to_owned()
+    } else {
+        format!("these threads used {:.0} % of its CPU time: they serve", 100.0 * owned.min(1.0))
+    };
     verdict.signs = vec![
         format!("{blocked:.1} threads were in {call} at each of {} looks", table.looks()),
-        format!("these threads used {:.0} % of its CPU time: they serve", 100.0 * owned.min(1.0)),
+        serve,
         queue.says(),
     ];
     let one = threads < 1.5;
@@ -506,7 +559,8 @@ fn cures_of_blocking(run: &LoadFigures, hold: f64, threads: f64, cures: &mut Vec
 }
 
 fn client(run: &LoadFigures, verdict: &mut OccupancyVerdict) -> bool {
-    if !run.client_is_limit {
+    // A client that had no core was not full, and what it measured is late.
+    if !run.client_is_limit || run.client_waited * run.seconds > run.client_cpu_s {
         return false;
     }
     verdict.limit = ServerLimit::Client;
@@ -525,6 +579,9 @@ fn unhurried(
     verdict: &mut OccupancyVerdict,
 ) -> bool {
     let (Some(latency), Some(in_flight)) = (run.latency_s, verdict.in_flight) else { return false };
+    if run.client_is_limit {
+        return false;
+    }
     let unread = queue.in_sockets.unwrap_or(0.0);
     let ready = run.waited_s / run.answered.max(1) as f64;
     let own = run.cost() + ready + run.round_trip_s.unwrap_or(0.0);
@@ -540,7 +597,7 @@ fn unhurried(
             format!("{unread:.1} requests were not read, {:.1} threads were free", table.free()),
         ];
         let threads = if table.blocked() >= 0.5 * in_flight {
-            format!("each holds a thread ({:.0} in {})", table.blocked(), table.call())
+            format!("each holds a thread ({:.0} in {})", table.blocked(), table.holders().call)
         } else {
             "none holds a thread".to_owned()
         };

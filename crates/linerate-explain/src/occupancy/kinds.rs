@@ -20,7 +20,8 @@ fn table(threads: &[Kind], queued: u64) -> OccupancyTable {
             let turn = f64::from((look + 3 * i as u32) % 10) / 10.0;
             let activity = if turn < *share { *activity } else { Running };
             let time = |share: f64| Duration::from_micros((passed * share * 1e3) as u64);
-            ThreadMoment { id: i as u32 + 1, activity, ran: time(*ran), waited: time(*waited) }
+            let (id, slices) = (i as u32 + 1, u64::from(look));
+            ThreadMoment { id, activity, ran: time(*ran), waited: time(*waited), slices }
         };
         let threads = threads.iter().enumerate().map(one).collect();
         table.add(&OccupancyLook { threads, queued: Some(queued) });
@@ -80,6 +81,86 @@ fn one_thread_that_sleeps_is_blocked_on_any_machine() {
     is(ServerLimit::Waits, &verdict(&node, 0, KnownLoad(158.0, 101.0, 16), 0.05));
     let node = [(Free, 0.9, 0.02, 0.2), (Waiting, 1.0, 0.0, 0.0), (Waiting, 1.0, 0.0, 0.0)];
     is(ServerLimit::Waits, &verdict(&node, 0, KnownLoad(152.0, 105.0, 16), 1.0));
+}
+
+/// A thread by its time on cores, how often it got one, and whether it waits for requests at rest; fifty
+/// looks find each of them asleep.
+fn asleep(threads: &[(Duration, u64, bool)]) -> OccupancyTable {
+    let look = |at: u32| {
+        let one = |(i, (ran, slices, _)): (usize, &(Duration, u64, bool))| ThreadMoment {
+            id: i as u32 + 1,
+            activity: if at == 0 { Waiting } else { SLEEPS },
+            ran: *ran * at / 50,
+            waited: *ran * at / 50,
+            slices: slices * u64::from(at) / 50,
+        };
+        OccupancyLook { threads: threads.iter().enumerate().map(one).collect(), queued: Some(14) }
+    };
+    let mut rest = look(0);
+    for (moment, (.., is_free)) in rest.threads.iter_mut().zip(threads) {
+        moment.activity = if *is_free { Free } else { Waiting };
+    }
+    let mut table = OccupancyTable::after_rest(&rest);
+    (0..=50).for_each(|at| table.add(&look(at)));
+    table
+}
+
+#[test]
+fn a_thread_that_only_sleeps_is_none_of_the_pool_however_much_time_it_uses() {
+    let ms = Duration::from_millis;
+    let found = |threads: &[(Duration, u64, bool)], answered: u64| {
+        let cpu_s = threads.iter().map(|(ran, ..)| ran.as_secs_f64()).sum();
+        let latency_s = Some(15.5 * 5.0 / answered as f64);
+        let run = LoadFigures { cpu_s, answered, latency_s, ..figures(&[], 20.0, 0.0, Some(16), 0.9) };
+        judge(&asleep(threads), &run)
+    };
+    // Our own server, /block/50: its watchdog looks 200 times a second.
+    let (serves, watches) = ((ms(25), 98, true), (ms(55), 950, false));
+    is(ServerLimit::Blocked, &found(&[serves, watches, (ms(0), 5, false)], 96));
+    // /block/10.
+    is(ServerLimit::Blocked, &found(&[(ms(150), 440, true), (ms(72), 930, false)], 436));
+    // /block/20 with three loops.
+    let serves = [(ms(50), 240, true), (ms(60), 243, true), (ms(52), 238, true)];
+    let pool = found(&[&serves[..], &[(ms(73), 930, false)]].concat(), 720);
+    is(ServerLimit::PoolFull, &pool);
+    assert!(pool.text.contains("its 3 threads"), "{}", pool.text);
+    // Threads that take turns at a lock at rest: one waits for connections then.
+    let turns = [(ms(50), 240, true), (ms(60), 243, false), (ms(52), 238, false)];
+    let pool = found(&turns, 720);
+    assert!(pool.text.contains("its 3 threads"), "{}", pool.text);
+}
+
+#[test]
+fn a_thread_that_waits_for_a_core_longer_than_it_sleeps_is_still_the_one_that_serves() {
+    // /block/10 at a load of 12: ready at six looks of ten, and its watchdog beside it.
+    let (ms, mut table) = (Duration::from_millis, OccupancyTable::default());
+    table.at_rest.insert(1);
+    for look in 0..=20_u32 {
+        let serves = if look % 10 < 4 { SLEEPS } else { Running };
+        let watches = if look % 10 < 7 { SLEEPS } else { Running };
+        let moment = |id, activity, ran: u64, slices: u64| {
+            let (ran, slices) = (ms(ran) * look / 20, slices * u64::from(look) / 20);
+            ThreadMoment { id, activity, ran, waited: ran * 30, slices }
+        };
+        let threads = vec![moment(1, serves, 45, 60), moment(2, watches, 30, 200)];
+        table.add(&OccupancyLook { threads, queued: Some(12) });
+    }
+    let run = LoadFigures { cpu_s: 0.075, waited_s: 2.0, ..figures(&[], 20.0, 720.0, Some(16), 1.0) };
+    let found = judge(&table, &run);
+    assert_ne!(found.limit, ServerLimit::PoolFull, "{found:#?}");
+}
+
+#[test]
+fn a_client_without_a_core_is_no_limit_and_no_wait() {
+    // Node behind a timer, and a client that was ready for two thirds of the run.
+    let node = [(Free, 0.5, 0.07, 0.6), (Waiting, 1.0, 0.0, 0.0)];
+    let run = figures(&node, 100.0, 150.0, Some(16), 1.0);
+    let run = LoadFigures { client_is_limit: true, client_waited: 0.66, ..run };
+    let found = judge(&table(&node, 3), &run);
+    is(ServerLimit::Unknown, &found);
+    assert!(found.text.contains("this machine was busy (100 %"), "{}", found.text);
+    assert!(found.text.contains("the client's were ready without a core for 66 % of the run"));
+    assert!((found.unserved - 0.6 / 0.67).abs() < 0.01, "{found:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::*;
 
 fn thread(id: u32, activity: ThreadActivity, ran_ms: u64) -> ThreadMoment {
-    ThreadMoment { id, activity, ran: Duration::from_millis(ran_ms), waited: Duration::ZERO }
+    ThreadMoment { id, activity, ran: Duration::from_millis(ran_ms), waited: Duration::ZERO, slices: 0 }
 }
 
 /// Twenty looks in two seconds: `at` says what each thread does, and `share` the cores that it uses.
@@ -75,6 +75,22 @@ fn threads_that_end_with_their_requests_are_no_pool() {
     }
     let verdict = judge(&table, &LoadFigures { places: Some(16), ..figures(53.0, 0.3, 0.05) });
     assert_ne!(verdict.limit, ServerLimit::PoolFull, "{verdict:#?}");
+}
+
+/// A thread for each request under one lock, of which one now and then waits for memory.
+#[test]
+fn threads_that_come_and_go_are_judged_by_all_of_them() {
+    let mut table = OccupancyTable::default();
+    for look in 0..=20_u32 {
+        let one = |i: u32| {
+            let waits = if i == 0 && look % 7 == 3 { ThreadActivity::Blocked("a device") } else { Waiting };
+            thread(4 * look + i, if i == 1 { Running } else { waits }, 5)
+        };
+        table.add(&OccupancyLook { threads: (0..4).map(one).collect(), queued: Some(6) });
+    }
+    let run = LoadFigures { waited_s: 1.8, machine_busy: Some(1.0), ..figures(53.0, 0.15, 0.2) };
+    let verdict = judge(&table, &run);
+    assert!(![ServerLimit::Blocked, ServerLimit::PoolFull].contains(&verdict.limit), "{verdict:#?}");
 }
 
 #[test]

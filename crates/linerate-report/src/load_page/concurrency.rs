@@ -31,6 +31,8 @@ pub fn document(table: &OccupancyTable, run: &LoadFigures, verdict: OccupancyVer
         cpu_us_per_request: round6(verdict.cpu_per_request_s * 1e6),
         blocked_us_per_request: round6(verdict.blocked_per_request_s * 1e6),
         core_rps: round6(verdict.core_rps),
+        machine_busy: run.machine_busy.map(round6),
+        run_queue_share: round6(verdict.unserved),
         cures: verdict.cures.into_iter().map(cure).collect(),
     }
 }

@@ -34,6 +34,10 @@ pub struct ServerConcurrency {
     pub blocked_us_per_request: f64,
     /// The most that one core allows at this cost, a second.
     pub core_rps: f64,
+    /// The share of this machine's CPU time that was used, by any program; null where it is not known.
+    pub machine_busy: Option<f64>,
+    /// The share of the time in which its threads wanted a core that they had none (schedstat).
+    pub run_queue_share: f64,
     /// What changes would allow.
     pub cures: Vec<ConcurrencyCure>,
 }
