@@ -144,6 +144,16 @@ fn events(document: &Value, way: &str, event: &str) -> (u64, u64) {
     (of(&document["tcp"]["segments"]), series.iter().map(|second| of(&second["segments"])).sum())
 }
 
+/// What the small steps have of an event in both directions, as the whole run does.
+fn in_steps(document: &Value, event: &str, field: &str) -> u64 {
+    let steps = document["series_fine"].as_array().unwrap();
+    let sum = steps.iter().map(|step| step[field].as_u64().unwrap()).sum();
+    let all = ["sent", "received"].map(|way| events(document, way, event).0);
+    assert_eq!(all.iter().sum::<u64>(), sum, "{event}");
+    assert!(steps.iter().filter(|step| step[field] != 0).count() as u64 <= sum);
+    sum
+}
+
 #[test]
 fn a_server_that_stops_reading() {
     if cannot() {
@@ -155,6 +165,8 @@ fn a_server_that_stops_reading() {
     let (all, in_seconds) = events(&document, "received", "zero_window");
     assert!(all >= 2 && in_seconds > 0 && in_seconds <= all, "{all}, {in_seconds}");
     assert!(document["tcp"]["peer_window_closed"].as_u64() > Some(0));
+    assert!(in_steps(&document, "zero_window", "zero_windows") >= all);
+    in_steps(&document, "window_full", "windows_full");
 }
 
 #[test]
@@ -171,6 +183,8 @@ fn lost_packets() {
         let (all, in_seconds) = events(&document, way, event);
         assert!(all > 0 && in_seconds > 0, "{way} {event}: {all}, {in_seconds}");
     }
+    assert!(in_steps(&document, "duplicate_ack", "duplicate_acks") > 0);
+    assert!(in_steps(&document, "retransmission", "retransmissions") > 0);
     let looked_at = document["tcp"]["retransmits"].as_u64().unwrap();
     let (sent_again, _) = events(&document, "sent", "retransmission");
     // The kernel knows what it retransmitted. The packets show most of it, and some of it as out of

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod issued;
+mod serving;
 
 use common::{HELLO, answering, measured, run};
 use serde_json::Value;
@@ -67,4 +69,37 @@ fn a_longer_run_has_steps_of_100_ms() {
     assert_eq!(responses(&document["series"]), 250, "{}", document["series"]);
     // Nothing is kept of a run in which nothing was sent.
     assert_eq!(run(&["load", "--csv-fine", "/no/such/file", &url]).code, Some(2));
+}
+
+#[test]
+fn the_servers_cpu_time_is_in_the_steps() {
+    let server = serving::serve(&["--threads", "1"]);
+    let (url, pid) = (format!("http://{}/", server.address), server.pid().to_string());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let csv = file.path().to_str().unwrap();
+    let (document, said) = measured(&["-c", "8", "-d", "1500ms", "--pid", &pid, "--csv-fine", csv, &url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let steps = document["series_fine"].as_array().unwrap();
+    let mut begin = 0.0;
+    let (mut used, mut lasted) = (0.0, 0.0);
+    for step in steps {
+        let end = step["t_s"].as_f64().unwrap();
+        if let Some(busy) = step["server_busy"].as_f64() {
+            used += busy * (end - begin);
+            lasted += end - begin;
+        }
+        begin = end;
+    }
+    // A busy machine may take fewer looks.
+    assert!(lasted > 0.0, "{steps:?}");
+    let rate = document["server"]["cpu_s"].as_f64().unwrap() / begin;
+    assert!((used / lasted / rate - 1.0).abs() < 0.3 || lasted < 0.7 * begin, "{used} in {lasted}, {rate}");
+    let text = std::fs::read_to_string(csv).unwrap();
+    let header = text.lines().next().unwrap();
+    assert!(
+        header.ends_with("client_busy,server_busy,duplicate_acks,zero_windows,windows_full,retransmissions")
+    );
+    // Without a capture nothing was counted.
+    assert!(text.lines().nth(1).unwrap().ends_with(",,,,"), "{text}");
+    assert!(steps.iter().all(|step| step["duplicate_acks"].is_null()));
 }

@@ -303,6 +303,7 @@ impl Running {
             bytes_received: outcome.window.bytes.received,
             in_flight: None,
             client_cpu_s: None,
+            ..FineSample::default()
         });
         outcome.line = line(&self.plan);
         outcome.lookups = self.names.map(|names| names.counts()).filter(|counts| counts.again > 0);

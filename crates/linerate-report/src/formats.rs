@@ -43,12 +43,28 @@ pub fn csv(document: &Document) -> String {
 
 /// The small steps as CSV with a header line; a value that was not taken is empty.
 pub fn csv_fine(document: &Document) -> String {
-    let mut out = String::from("t_s,rate_rps,failed,bytes_received,bytes_sent,in_flight,client_busy\r\n");
+    let mut out = String::from(
+        "t_s,rate_rps,failed,bytes_received,bytes_sent,in_flight,client_busy,server_busy,duplicate_acks,\
+         zero_windows,windows_full,retransmissions\r\n",
+    );
     for i in document.series_fine.iter().flatten() {
-        let in_flight = i.in_flight.map_or(String::new(), |n| n.to_string());
-        let busy = i.client_busy.map_or(String::new(), |busy| busy.to_string());
-        let (received, sent) = (i.bytes_received, i.bytes_sent);
-        let _ = write!(out, "{},{},{},{received},{sent},{in_flight},{busy}\r\n", i.t_s, i.rate_rps, i.failed);
+        let taken = |value: Option<u64>| value.map_or(String::new(), |n| n.to_string());
+        let cores = |value: Option<f64>| value.map_or(String::new(), |busy| busy.to_string());
+        let fields = [
+            i.t_s.to_string(),
+            i.rate_rps.to_string(),
+            i.failed.to_string(),
+            i.bytes_received.to_string(),
+            i.bytes_sent.to_string(),
+            taken(i.in_flight),
+            cores(i.client_busy),
+            cores(i.server_busy),
+            taken(i.duplicate_acks),
+            taken(i.zero_windows),
+            taken(i.windows_full),
+            taken(i.retransmissions),
+        ];
+        let _ = write!(out, "{}\r\n", fields.join(","));
     }
     out
 }

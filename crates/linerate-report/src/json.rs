@@ -411,6 +411,11 @@ fn fine(samples: &[outcome::FineSample]) -> Option<Vec<FineInterval>> {
             bytes_received: end.bytes_received.saturating_sub(begin.bytes_received),
             in_flight: end.in_flight,
             client_busy: cpu(begin.client_cpu_s, end.client_cpu_s).map(round3),
+            server_busy: end.server_busy.map(round3),
+            duplicate_acks: end.segments.map(|s| s.duplicate_acks),
+            zero_windows: end.segments.map(|s| s.zero_windows),
+            windows_full: end.segments.map(|s| s.windows_full),
+            retransmissions: end.segments.map(|s| s.retransmissions),
         }
     };
     (!samples.is_empty()).then(|| begins.zip(samples).map(step).collect())

@@ -228,6 +228,7 @@ pub(crate) fn outcome_closed() -> Outcome {
                 bytes_received: u64::from(i) * 3_000_000,
                 in_flight: (i < 4).then_some(64),
                 client_cpu_s: Some(f64::from(i) * 2.4),
+                ..FineSample::default()
             })
             .collect(),
         series: (1..=10)

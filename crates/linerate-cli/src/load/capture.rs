@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use linerate_explain::passive::{LinkType, Marks, Packet, RemarkedSegment, Tally};
-use linerate_load::outcome::{Interval, SegmentCounts, SegmentEvent, Segments};
+use linerate_load::outcome::{FineSample, FineSegments, Interval, SegmentCounts, SegmentEvent, Segments};
 use linerate_load::{Outcome, Plan, Snapshot};
 use linerate_net::capture::{Capture, CaptureError, CaptureOptions, interface_towards};
 
@@ -21,6 +21,8 @@ const WAIT: Duration = Duration::from_millis(20);
 const LATE: Duration = Duration::from_millis(500);
 /// Seconds kept one by one; beyond, pairs are merged, as in the series. Reason: a week must not grow memory.
 const SECONDS: usize = 4096;
+/// Milliseconds kept one by one. Reason: a run of 16 s, in 3 MB; the steps of longer ones are of 100 ms.
+const MILLISECONDS: usize = 16_384;
 
 /// The events that a capture tells, and its marks for them.
 const EVENTS: [(SegmentEvent, Marks); SegmentEvent::ALL.len()] = [
@@ -65,29 +67,26 @@ pub(super) fn open(plan: &Plan) -> Result<Opened, String> {
     }
 }
 
-/// Segments of a run, second by second.
+/// Segments of a run, part by part.
 #[derive(Debug)]
-struct Seconds {
-    /// When measuring begins, nanoseconds since 1970; what came before is not counted.
-    from_ns: i64,
-    /// Seconds in each part.
+struct SegmentParts {
+    unit: Duration,
+    /// Units in each part.
     width: usize,
+    /// Parts that are kept.
+    most: usize,
     parts: Vec<Segments>,
-    all: Segments,
 }
 
-impl Seconds {
-    fn new(from: SystemTime) -> Seconds {
-        let since = from.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        let all = nothing();
-        Seconds { from_ns: i64::try_from(since).unwrap_or(i64::MAX), width: 1, parts: Vec::new(), all }
+impl SegmentParts {
+    fn new(unit: Duration, most: usize) -> SegmentParts {
+        SegmentParts { unit, width: 1, most, parts: Vec::new() }
     }
 
-    /// The part and the sum that a time belongs to.
-    fn at(&mut self, time_ns: i64) -> Option<[&mut Segments; 2]> {
-        let since = u64::try_from(time_ns.checked_sub(self.from_ns)?).ok()?;
-        let second = usize::try_from(since / 1_000_000_000).ok()?;
-        while second / self.width >= SECONDS {
+    /// The part that this time since the beginning belongs to.
+    fn at(&mut self, since: Duration) -> Option<&mut Segments> {
+        let unit = usize::try_from(since.as_nanos() / self.unit.as_nanos()).ok()?;
+        while unit / self.width >= self.most {
             let merged = self.parts.chunks(2).map(|pair| {
                 pair.iter().fold(nothing(), |mut sum, part| {
                     sum.merge(part);
@@ -97,11 +96,39 @@ impl Seconds {
             self.parts = merged.collect();
             self.width *= 2;
         }
-        let part = second / self.width;
+        let part = unit / self.width;
         if self.parts.len() <= part {
             self.parts.resize_with(part + 1, nothing);
         }
-        Some([&mut self.parts[part], &mut self.all])
+        Some(&mut self.parts[part])
+    }
+}
+
+/// Segments of a run.
+#[derive(Debug)]
+struct Seconds {
+    /// When measuring begins, nanoseconds since 1970; what came before is not counted.
+    from_ns: i64,
+    seconds: SegmentParts,
+    fine: SegmentParts,
+    all: Segments,
+}
+
+impl Seconds {
+    fn new(from: SystemTime) -> Seconds {
+        let since = from.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        Seconds {
+            from_ns: i64::try_from(since).unwrap_or(i64::MAX),
+            seconds: SegmentParts::new(Duration::from_secs(1), SECONDS),
+            fine: SegmentParts::new(Duration::from_millis(1), MILLISECONDS),
+            all: nothing(),
+        }
+    }
+
+    /// The parts and the sum that a time belongs to.
+    fn at(&mut self, time_ns: i64) -> Option<[&mut Segments; 3]> {
+        let since = Duration::from_nanos(u64::try_from(time_ns.checked_sub(self.from_ns)?).ok()?);
+        Some([self.seconds.at(since)?, self.fine.at(since)?, &mut self.all])
     }
 
     fn count(&mut self, told: &RemarkedSegment) {
@@ -123,20 +150,37 @@ impl Seconds {
 
     /// Puts each part into the interval that it ends in.
     fn join(&self, series: &mut [Interval]) {
-        let mut parts = self.parts.iter().enumerate().peekable();
+        let SegmentParts { width, parts, .. } = &self.seconds;
+        let mut parts = parts.iter().enumerate().peekable();
         let intervals = series.len();
         for (at, interval) in series.iter_mut().enumerate() {
             let mut sum = nothing();
             // Ends are whole seconds, but for the last one; a thousandth is more than rounding takes.
             let is_last = at + 1 == intervals;
             let ends_in = |i: usize| {
-                let (begin, end) = ((i * self.width) as f64, ((i + 1) * self.width) as f64);
+                let (begin, end) = ((i * width) as f64, ((i + 1) * width) as f64);
                 end <= interval.t_s + 1e-3 || (is_last && begin < interval.t_s - 1e-3)
             };
             while let Some((_, part)) = parts.next_if(|(i, _)| ends_in(*i)) {
                 sum.merge(part);
             }
             interval.segments = Some(sum);
+        }
+    }
+
+    /// Puts each part into the step that its middle is in, and all that came later into the last one.
+    fn join_fine(&self, series: &mut [FineSample]) {
+        let SegmentParts { unit, width, parts, .. } = &self.fine;
+        let width = unit.as_secs_f64() * *width as f64;
+        let mut parts = parts.iter().enumerate().peekable();
+        let steps = series.len();
+        for (at, step) in series.iter_mut().enumerate() {
+            let mut sum = nothing();
+            let is_in = |i: usize| at + 1 == steps || (i as f64 + 0.5) * width <= step.t_s;
+            while let Some((_, part)) = parts.next_if(|(i, _)| is_in(*i)) {
+                sum.merge(part);
+            }
+            step.segments = Some(FineSegments::of(&sum));
         }
     }
 }
@@ -234,6 +278,7 @@ impl Counting {
         outcome.warnings.extend(trouble);
         let seconds = self.counted.locked();
         seconds.join(&mut outcome.series);
+        seconds.join_fine(&mut outcome.series_fine);
         outcome.tcp.segments = Some(seconds.all);
     }
 }
@@ -290,13 +335,37 @@ mod tests {
     }
 
     #[test]
+    fn small_steps_have_what_the_run_has() {
+        let mut counted = seconds();
+        for (at_ms, marks) in [
+            (-1, Marks::DUPLICATE_ACK),
+            (3, Marks::DUPLICATE_ACK),
+            (9, Marks::WINDOW_FULL),
+            (10, Marks::ZERO_WINDOW),
+            (29, Marks::RETRANSMISSION),
+            (31, Marks::DUPLICATE_ACK),
+        ] {
+            counted.count(&told(at_ms, at_ms % 2 == 0, marks));
+        }
+        let mut series = [0.01, 0.02, 0.03].map(|t_s| FineSample { t_s, ..FineSample::default() });
+        counted.join_fine(&mut series);
+        let of = |i: usize| series[i].segments.expect("counted");
+        assert_eq!((of(0).duplicate_acks, of(0).windows_full, of(0).zero_windows), (1, 1, 0));
+        assert_eq!(of(1), FineSegments { zero_windows: 1, ..FineSegments::default() });
+        // The last one also has what came behind it.
+        assert_eq!((of(2).retransmissions, of(2).duplicate_acks), (1, 1));
+        let all = FineSegments::of(&counted.all);
+        assert_eq!((all.duplicate_acks, all.retransmissions), (2, 1));
+    }
+
+    #[test]
     fn long_runs_and_jumping_clocks_are_bounded() {
         let mut counted = seconds();
         for second in [0, 1, 2, 4095, 4096, 3 * 4096, 400_000_000] {
             counted.count(&told(second * 1000, false, Marks::default()));
         }
-        assert!(counted.parts.len() <= SECONDS);
-        assert_eq!(counted.parts.iter().map(|part| part.sent.segments).sum::<u64>(), 7);
+        assert!(counted.seconds.parts.len() <= SECONDS && counted.fine.parts.len() <= MILLISECONDS);
+        assert_eq!(counted.seconds.parts.iter().map(|part| part.sent.segments).sum::<u64>(), 7);
 
         // Where pairs of the series were merged, several parts are in an interval.
         let mut counted = seconds();

@@ -1,6 +1,7 @@
 //! `linerate load`.
 
 mod beside;
+mod busy;
 mod capture;
 mod dry_run;
 mod endpoint;

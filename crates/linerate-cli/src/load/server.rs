@@ -9,6 +9,7 @@ use linerate_load::{Outcome, Plan};
 use linerate_report::schema::outcome as schema;
 
 use super::beside::{Look, Looking, SECOND, for_each_request, round, rounded, thin_out};
+use super::busy::BusySteps;
 use super::endpoint::{self, Endpoint};
 use super::occupancy::{self, LoadPlaces, Occupied};
 use crate::args::{LoadArgs, ServerProcess};
@@ -94,7 +95,8 @@ impl FirstProcess {
     fn watch(self, from: SystemTime) -> Result<Watching, CommandFault> {
         let looking = Looking::start("server", from, SampledServer::new(self.pid))?;
         let occupied = Occupied::watch(self.pid, self.load, &self.rest, from)?;
-        Ok(Watching { looking, occupied, pid: self.pid })
+        let steps = BusySteps::watch(self.pid, from)?;
+        Ok(Watching { looking, occupied, steps, pid: self.pid })
     }
 }
 
@@ -187,12 +189,14 @@ impl Look for SampledServer {
 pub(super) struct Watching {
     looking: Looking<SampledServer>,
     occupied: Occupied,
+    steps: BusySteps,
     pid: i32,
 }
 
 impl Watching {
     /// Ends it, and says what the server used.
-    fn finish(self, outcome: &Outcome) -> schema::Server {
+    fn finish(self, outcome: &mut Outcome) -> schema::Server {
+        self.steps.finish(&mut outcome.series_fine);
         let seen = self.looking.finish().unwrap_or_else(|| SampledServer::new(self.pid));
         let cpu = seen.last.cpu_since(&seen.first).as_secs_f64();
         let waited = seen.last.waited_since(&seen.first).as_secs_f64();

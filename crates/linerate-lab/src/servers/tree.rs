@@ -34,8 +34,14 @@ pub struct Member {
 impl Member {
     /// Whether this very process still runs.
     pub fn is_alive(&self) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        parse_stat(&stat).is_some_and(|(now, state)| now.started == self.started && !"ZX".contains(state))
+        self.now().is_some()
+    }
+
+    /// The same process with what it has used by now; `None` if it has ended.
+    pub fn now(&self) -> Option<Member> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        let (now, state) = parse_stat(&stat)?;
+        (now.started == self.started && !"ZX".contains(state)).then_some(now)
     }
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::{SegmentEvent, Segments};
+
 /// Step at the beginning. Reason: a run that is over after a second is seen as a curve.
 const FINE: Duration = Duration::from_millis(10);
 /// From this time on there is a look each 100 ms.
@@ -30,6 +32,39 @@ pub struct FineSample {
     pub in_flight: Option<u64>,
     /// Processor time of the sending threads so far, seconds; `None` at the end, and where they are not watched.
     pub client_cpu_s: Option<f64>,
+    /// Cores that the server kept busy since the sample before; `None` where it was not looked at.
+    #[serde(default)]
+    pub server_busy: Option<f64>,
+    /// Segments since the sample before; `None` where they were not counted one by one.
+    #[serde(default)]
+    pub segments: Option<FineSegments>,
+}
+
+/// Segments of a step, of both directions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FineSegments {
+    /// ACKs that repeat the one before them.
+    pub duplicate_acks: u64,
+    /// Announcements of a closed window.
+    pub zero_windows: u64,
+    /// Segments that end where the receiver's window does.
+    pub windows_full: u64,
+    /// Sent again, of whatever kind.
+    pub retransmissions: u64,
+}
+
+impl FineSegments {
+    /// The events of these segments.
+    pub fn of(segments: &Segments) -> FineSegments {
+        let both =
+            |event| [&segments.sent, &segments.received].iter().filter_map(|way| way.of(event)).sum::<u64>();
+        FineSegments {
+            duplicate_acks: both(SegmentEvent::DuplicateAck),
+            zero_windows: both(SegmentEvent::ZeroWindow),
+            windows_full: both(SegmentEvent::WindowFull),
+            retransmissions: both(SegmentEvent::Retransmission),
+        }
+    }
 }
 
 /// The samples of a run so far.

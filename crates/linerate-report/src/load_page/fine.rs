@@ -57,9 +57,32 @@ pub(super) fn section(out: &mut String, document: &Document, points: &[Point]) {
         line("sent", "a", &|step, lasted| Some(step.bytes_sent as f64 / lasted)),
     ];
     draw("Bytes per second", &bytes, WHOLE, &units::bytes);
-    let cpu = [line("client", "b", &|step, _| step.client_busy)];
-    draw("Busy cores of the client", &cpu, Scale::Linear(0.01), &|v| format!("{v:.2}"));
+    let cpu =
+        [line("server", "a", &|step, _| step.server_busy), line("client", "b", &|step, _| step.client_busy)];
+    let is_known = steps.iter().any(|step| step.server_busy.is_some());
+    let (title, cpu) =
+        if is_known { ("Busy cores", &cpu[..]) } else { ("Busy cores of the client", &cpu[1..]) };
+    draw(title, cpu, Scale::Linear(0.01), &|v| format!("{v:.2}"));
     let in_flight = [line("in flight", "a", &|step, _| step.in_flight.map(|n| n as f64))];
     draw("Requests in flight", &in_flight, WHOLE, &|v| units::count(v as u64));
+    let events =
+        |of: fn(&FineInterval) -> Option<u64>| move |step: &FineInterval, _: f64| of(step).map(|n| n as f64);
+    let again = [
+        line("retransmitted", "bad", &events(|step| step.retransmissions)),
+        line("duplicate ACKs", "a", &events(|step| step.duplicate_acks)),
+    ];
+    // Curves that are zero throughout say less than the table of segments.
+    let is_there =
+        |lines: &[ChartLine<'_>]| lines.iter().any(|l| l.values.iter().flatten().any(|n| *n > 0.0));
+    if is_there(&again) {
+        draw("Segments retransmitted, and duplicate ACKs", &again, WHOLE, &|v| units::count(v as u64));
+    }
+    let windows = [
+        line("closed", "bad", &events(|step| step.zero_windows)),
+        line("full", "b", &events(|step| step.windows_full)),
+    ];
+    if is_there(&windows) {
+        draw("Segments with a closed or full window", &windows, WHOLE, &|v| units::count(v as u64));
+    }
     out.push_str("</div></section>");
 }

@@ -20,4 +20,14 @@ pub struct FineInterval {
     pub in_flight: Option<u64>,
     /// Cores that the sending threads kept busy in it; null where they were not watched.
     pub client_busy: Option<f64>,
+    /// Cores that the server kept busy in it; null without `--pid`, and where it was not looked at.
+    pub server_busy: Option<f64>,
+    /// ACKs that repeat the one before them, of both directions, as the rest; null without a capture.
+    pub duplicate_acks: Option<u64>,
+    /// Announcements of a closed window.
+    pub zero_windows: Option<u64>,
+    /// Segments that end where the receiver's window does.
+    pub windows_full: Option<u64>,
+    /// Segments that were sent again.
+    pub retransmissions: Option<u64>,
 }
