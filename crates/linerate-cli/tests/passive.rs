@@ -253,6 +253,24 @@ fn without_end_each_window_names_the_cause_and_the_processes() {
     assert_eq!(watcher.process.wait().expect("ends").code(), Some(130));
 }
 
+/// The threads of `load` have descriptors of their own, which the process does not have.
+#[test]
+fn a_client_whose_threads_share_no_descriptors_is_named() {
+    let (_server, port) = misbehaving("nagle-split");
+    let Some(mut watcher) = watched(port) else { return };
+    let mut load = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args(["load", &format!("http://127.0.0.1:{port}/"), "-c", "4", "-d", "60s"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let process = |window: &Value| window["servers"][0]["clients"][0]["process"]["pid"].clone();
+    let window = watcher.window_that(|window| !process(window).is_null());
+    assert_eq!(process(&window), load.id(), "{window:#}");
+    load.kill().expect("it runs");
+    load.wait().expect("ends");
+}
+
 #[test]
 fn a_time_and_an_interval_end_by_themselves() {
     let said = run(&["explain", "--capture", "--port", "9", "--budget", "1s", "--interval", "500ms"]);

@@ -109,6 +109,14 @@ pub fn own_descriptors() -> Result<(), NetError> {
     thread::own_descriptors().map_err(NetError::from)
 }
 
+/// Whether two threads, by their ids, have the same descriptor table. A process's own id is that of its first thread.
+///
+/// # Errors
+/// The kernel lacks kcmp(2) or refuses it, or a thread has ended.
+pub fn share_descriptors(one: u32, other: u32) -> io::Result<bool> {
+    thread::share_descriptors(one, other)
+}
+
 /// The scheduler's statistics of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedStat {

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use linerate_net::sock_diag::{SocketState, TcpSocket, tcp_sockets_that};
 
-use super::view::{descriptors, read};
+use super::view::{descriptors, read, sockets_of_threads};
 use crate::limits::{PROCESSES, SOCKETS};
 
 /// Processes with sockets that are looked at one by one for connections which are too short for a
@@ -114,10 +114,11 @@ impl SocketOwners {
             if unknown.is_empty() {
                 break;
             }
-            let Ok((_, sockets)) = descriptors(pid) else {
+            let Ok((_, mut sockets)) = descriptors(pid) else {
                 self.pids.remove(&pid);
                 continue;
             };
+            sockets.extend(sockets_of_threads(pid));
             if !sockets.is_empty() {
                 with_sockets.push(pid);
             }
@@ -145,7 +146,9 @@ fn list(port: u16) -> io::Result<Vec<TcpSocket>> {
 }
 
 fn sockets_of(pid: u32) -> HashSet<u32> {
-    descriptors(pid).map_or_else(|_| HashSet::new(), |(_, sockets)| sockets)
+    let mut sockets = descriptors(pid).map_or_else(|_| HashSet::new(), |(_, sockets)| sockets);
+    sockets.extend(sockets_of_threads(pid));
+    sockets
 }
 
 #[cfg(test)]

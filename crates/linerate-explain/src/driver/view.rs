@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use linerate_net::machine;
 use linerate_net::sock_diag::{SocketState, TcpSocket, tcp_sockets};
 
 use super::counters::counter;
@@ -193,10 +194,28 @@ pub(super) fn threads(pid: u32) -> Vec<ThreadLook> {
     tasks.flatten().take(THREADS).filter_map(one).collect()
 }
 
-/// How many descriptors are open, and the sockets among them.
+/// How many descriptors are open, and the sockets among them. A thread may have a table of its own
+/// ([`sockets_of_threads`]).
 pub(super) fn descriptors(pid: u32) -> std::io::Result<(u64, HashSet<u32>)> {
+    descriptors_in(Path::new(&format!("/proc/{pid}/fd")))
+}
+
+/// The sockets of threads whose table of descriptors is their own (unshare(2), `CLONE_FILES`). None where the kernel
+/// does not tell which these are.
+pub(super) fn sockets_of_threads(pid: u32) -> HashSet<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().take(THREADS);
+    let own = tasks.filter(|task| {
+        let thread = task.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        thread.is_some_and(|thread| matches!(machine::share_descriptors(pid, thread), Ok(false)))
+    });
+    own.filter_map(|task| descriptors_in(&task.path().join("fd")).ok())
+        .flat_map(|(_, sockets)| sockets)
+        .collect()
+}
+
+fn descriptors_in(folder: &Path) -> std::io::Result<(u64, HashSet<u32>)> {
     let (mut open, mut sockets) = (0, HashSet::new());
-    for entry in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten().take(FILES) {
+    for entry in fs::read_dir(folder)?.flatten().take(FILES) {
         open += 1;
         let inode = fs::read_link(entry.path()).ok().and_then(|link| socket_inode(link.to_str()?));
         sockets.extend(inode);

@@ -63,6 +63,16 @@ pub(crate) fn own_descriptors() -> io::Result<()> {
     check(unsafe { libc::unshare(libc::CLONE_FILES) }).map(|_| ())
 }
 
+/// Whether two threads of this machine have the same descriptor table (kcmp(2)).
+pub(crate) fn share_descriptors(one: u32, other: u32) -> io::Result<bool> {
+    // linux/kcmp.h.
+    const KCMP_FILES: libc::c_long = 2;
+    let [one, other] = [one, other].map(libc::c_long::from);
+    // SAFETY: this call takes numbers, no pointer.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0, 0) };
+    if order < 0 { Err(io::Error::last_os_error()) } else { Ok(order == 0) }
+}
+
 /// Sets how many nanoseconds late timers may fire.
 pub(crate) fn set_timer_slack(ns: u64) -> io::Result<()> {
     // SAFETY: this option takes a number, no pointer.
