@@ -143,13 +143,6 @@ impl Snapshot {
     }
 }
 
-/// `/proc/PID/task/TID/schedstat`: time run, time waited, time slices.
-pub fn schedstat(text: &str) -> Option<(Duration, Duration, u64)> {
-    let mut numbers = text.split_whitespace().map(str::parse::<u64>);
-    let mut next = || numbers.next()?.ok();
-    Some((Duration::from_nanos(next()?), Duration::from_nanos(next()?), next()?))
-}
-
 /// Throttled time of a control group's `cpu.stat`, of version 2 or 1.
 pub fn throttled(text: &str) -> Duration {
     let value = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<u64>().ok());
@@ -254,8 +247,6 @@ mod tests {
 
     #[test]
     fn the_kernels_files() {
-        assert_eq!(schedstat("123 456 7\n"), Some((Duration::from_nanos(123), Duration::from_nanos(456), 7)));
-        assert_eq!(schedstat(""), None);
         assert_eq!(
             throttled("usage_usec 1\nnr_throttled 2\nthrottled_usec 3000\n"),
             Duration::from_millis(3)

@@ -128,9 +128,18 @@ pub struct SchedStat {
     pub slices: u64,
 }
 
+impl SchedStat {
+    /// Parses the contents of `/proc/PID/task/TID/schedstat`.
+    pub fn parse(text: &str) -> Option<SchedStat> {
+        let mut numbers = text.split_ascii_whitespace().map(|n| n.parse::<u64>().ok());
+        let mut next = || numbers.next().flatten();
+        Some(SchedStat { on_cpu_ns: next()?, waiting_ns: next()?, slices: next()? })
+    }
+}
+
 /// The calling thread's `/proc/thread-self/schedstat`; `None` if the kernel does not keep it.
 pub fn thread_sched_stat() -> Option<SchedStat> {
-    parse_sched_stat(&std::fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+    SchedStat::parse(&std::fs::read_to_string("/proc/thread-self/schedstat").ok()?)
 }
 
 /// The calling thread's id, as the kernel and [`sched_stat_of`] use it.
@@ -140,13 +149,7 @@ pub fn thread_id() -> Option<u32> {
 
 /// The same for another thread of this process. Its current wait for a CPU is not included.
 pub fn sched_stat_of(thread: u32) -> Option<SchedStat> {
-    parse_sched_stat(&std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?)
-}
-
-fn parse_sched_stat(text: &str) -> Option<SchedStat> {
-    let mut numbers = text.split_ascii_whitespace().map(|n| n.parse::<u64>().ok());
-    let mut next = || numbers.next().flatten();
-    Some(SchedStat { on_cpu_ns: next()?, waiting_ns: next()?, slices: next()? })
+    SchedStat::parse(&std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?)
 }
 
 /// The soft limit on open descriptors.
@@ -215,9 +218,9 @@ mod tests {
     #[test]
     fn the_scheduler_speaks_in_three_numbers() {
         let expected = SchedStat { on_cpu_ns: 12, waiting_ns: 34, slices: 5 };
-        assert_eq!(parse_sched_stat("12 34 5\n"), Some(expected));
-        assert_eq!(parse_sched_stat("12 34\n"), None);
-        assert_eq!(parse_sched_stat("12 x 5"), None);
+        assert_eq!(SchedStat::parse("12 34 5\n"), Some(expected));
+        assert_eq!(SchedStat::parse("12 34\n"), None);
+        assert_eq!(SchedStat::parse("12 x 5"), None);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use linerate_explain::driver::listening_processes;
-use linerate_explain::local::schedstat;
 use linerate_lab::servers::descendants;
+use linerate_net::machine::SchedStat;
 
 /// Threads of ours that serve.
 const OURS: &str = "serve-";
@@ -48,9 +48,8 @@ impl ServerThreads {
                 if !all && !read("comm").is_some_and(serves) {
                     continue;
                 }
-                let times = read("schedstat").and_then(|text| schedstat(&text));
-                let nanos = times.map(|(ran, waited, _)| [ran, waited].map(|time| time.as_nanos() as u64));
-                used.extend(nanos.map(|nanos| ((pid, task), nanos)));
+                let times = read("schedstat").and_then(|text| SchedStat::parse(&text));
+                used.extend(times.map(|times| ((pid, task), [times.on_cpu_ns, times.waiting_ns])));
             }
         }
         used

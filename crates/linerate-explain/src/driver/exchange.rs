@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linerate_http::client::Expect;
-use linerate_net::Time;
 use linerate_net::instrument::{self, Facts, Levers, Probe as Socket, ProbeStage as At, Stamped};
 use linerate_net::sock_diag::{SocketState, TcpSocket, tcp_sockets};
+use linerate_net::{Time, machine};
 
 use super::answer::Answering;
 use super::counters::counter;
@@ -15,7 +15,6 @@ use super::http::Http;
 use super::wire::{Came, LostWire, Prepared, ProbeWire, Speak};
 use crate::call::{Call, CallStage, Failure, ProbeResponse, Why};
 use crate::limits;
-use crate::local::schedstat;
 use crate::probe::Writes;
 
 /// A request, how it is written, and how long to wait for its response.
@@ -472,6 +471,5 @@ pub(super) fn queue_full(to: SocketAddr) -> bool {
 
 /// How long the calling thread has been ready to run and waited for a processor.
 pub(super) fn waited_here() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    schedstat(&text).map_or(Duration::ZERO, |(_, waited, _)| waited)
+    machine::thread_sched_stat().map_or(Duration::ZERO, |stat| Duration::from_nanos(stat.waiting_ns))
 }

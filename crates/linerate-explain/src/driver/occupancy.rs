@@ -4,13 +4,14 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
+use linerate_net::machine::SchedStat;
 use linerate_net::sock_diag::{SocketState, TcpSocket, tcp_sockets};
 
 use super::machine::used;
 use super::view::read;
 use crate::limits::{OCCUPANCY_THREADS, SOCKETS};
-use crate::local::schedstat;
 use crate::occupancy::{OccupancyLook, ThreadMoment};
 use crate::process::{activity, socket_inode};
 
@@ -80,7 +81,8 @@ impl OccupancyWatch {
 fn moment(id: u32, task: &Path, is_client: impl Fn(u32) -> Option<bool>) -> Option<ThreadMoment> {
     // A thread may end while it is looked at, and the call that it is in may be forbidden to see.
     let text = |name: &str| fs::read_to_string(task.join(name)).unwrap_or_default();
-    let (ran, waited, slices) = schedstat(&text("schedstat"))?;
+    let SchedStat { on_cpu_ns, waiting_ns, slices } = SchedStat::parse(&text("schedstat"))?;
+    let [ran, waited] = [on_cpu_ns, waiting_ns].map(Duration::from_nanos);
     let activity = activity(&text("stat"), &text("syscall"), &text("wchan"), is_client)?;
     Some(ThreadMoment { id, activity, ran, waited, slices })
 }

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
+
+use linerate_net::machine::SchedStat;
 
 use crate::limits::{FILES, THREADS};
-use crate::local::{Snapshot, Thread, collected, groups, schedstat, throttled};
+use crate::local::{Snapshot, Thread, collected, groups, throttled};
 use crate::process::file_limit;
 
 /// Where a server's counters are: of its process, or of all that accept for it.
@@ -86,7 +89,8 @@ fn threads_of(pid: u32) -> (BTreeMap<u32, Thread>, u32) {
     let mut stopped = 0;
     let one = |entry: fs::DirEntry| {
         let id = entry.file_name().to_str()?.parse().ok()?;
-        let (ran, waited, _) = schedstat(&fs::read_to_string(entry.path().join("schedstat")).ok()?)?;
+        let times = SchedStat::parse(&fs::read_to_string(entry.path().join("schedstat")).ok()?)?;
+        let [ran, waited] = [times.on_cpu_ns, times.waiting_ns].map(Duration::from_nanos);
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
         let name = stat.get(stat.find('(')? + 1..stat.rfind(')')?).unwrap_or_default().to_owned();
         let state = stat.get(stat.rfind(')')? + 1..).and_then(|rest| rest.trim_start().chars().next());
