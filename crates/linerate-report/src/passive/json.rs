@@ -145,18 +145,7 @@ fn segment(s: &Traced, start_ns: i64) -> schema::Segment {
 
 fn cause(f: &Finding) -> schema::Cause {
     schema::Cause {
-        id: f.cause.id.to_owned(),
-        title: f.title.to_owned(),
-        cost_ms: ms(f.cost_ns),
-        confidence: match f.confidence {
-            Confidence::Likely => "likely",
-            Confidence::Possible => "possible",
-        }
-        .to_owned(),
-        proof: "seen".to_owned(),
-        calls: f.calls,
-        of: f.of,
-        server: f.server.map(|server| server.to_string()),
+        seen: seen_cause(f),
         experiments: Vec::new(),
         evidence: f.evidence.clone(),
         fixes: f
@@ -165,6 +154,27 @@ fn cause(f: &Finding) -> schema::Cause {
             .map(|x| schema::Fix { software: x.software.to_owned(), change: x.change.to_owned() })
             .collect(),
         verify: f.verify.to_owned(),
+    }
+}
+
+pub(super) fn sure(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Likely => "likely",
+        Confidence::Possible => "possible",
+    }
+}
+
+/// A cause without what supports it.
+pub(super) fn seen_cause(f: &Finding) -> schema::SeenCause {
+    schema::SeenCause {
+        id: f.cause.id.to_owned(),
+        title: f.title.to_owned(),
+        cost_ms: ms(f.cost_ns),
+        confidence: sure(f.confidence).to_owned(),
+        proof: "seen".to_owned(),
+        calls: f.calls,
+        of: f.of,
+        server: f.server.map(|server| server.to_string()),
     }
 }
 

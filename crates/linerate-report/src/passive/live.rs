@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use linerate_explain::passive::findings::{Confidence, Finding};
 use linerate_explain::passive::live::{LiveServer, LiveWindow, WaitingCalls};
 use linerate_explain::passive::words::{self, PassiveVerdict};
 use linerate_explain::passive::{ClientProcess, Observation};
@@ -14,7 +13,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style as Look};
 use ratatui::text::{Line, Span};
 
-use super::json::ms as rounded_ms;
+use super::json::{ms as rounded_ms, seen_cause, sure};
 use super::ms;
 use crate::schema::live as schema;
 use crate::style::Style;
@@ -60,13 +59,6 @@ fn serving(view: &LiveView<'_>, server: Option<SocketAddr>) -> Vec<schema::LiveP
     pids.into_iter().flatten().map(|pid| process(view, *pid)).collect()
 }
 
-fn sure(confidence: Confidence) -> &'static str {
-    match confidence {
-        Confidence::Likely => "likely",
-        Confidence::Possible => "possible",
-    }
-}
-
 /// The window as one line of JSON, with a line end. `at`: when it ended.
 pub fn to_json(view: &LiveView<'_>, source: &str, watched_s: f64, at: SystemTime) -> String {
     let (window, total) = (view.window, view.total);
@@ -85,7 +77,7 @@ pub fn to_json(view: &LiveView<'_>, source: &str, watched_s: f64, at: SystemTime
             verdict: total.verdict().name().to_owned(),
             answered: total.seen.sums.answered,
             unanswered: total.seen.sums.unanswered,
-            causes: total.findings.iter().map(cause).collect(),
+            causes: total.findings.iter().map(seen_cause).collect(),
         },
         packets: schema::LivePackets { seen: p.all, dropped: p.dropped, share: p.share() },
         own_cpu: view.own_cpu,
@@ -131,21 +123,8 @@ fn server_figures(view: &LiveView<'_>, of: &LiveServer) -> schema::LiveServerFig
         processes: serving(view, of.server),
         verdict: of.verdict().name().to_owned(),
         calls: calls(&of.seen, of.waiting, view.window_s),
-        causes: of.findings.iter().map(cause).collect(),
+        causes: of.findings.iter().map(seen_cause).collect(),
         clients: of.clients.iter().map(|client| client_figures(view, client)).collect(),
-    }
-}
-
-fn cause(f: &Finding) -> schema::LiveCause {
-    schema::LiveCause {
-        id: f.cause.id.to_owned(),
-        title: f.title.to_owned(),
-        cost_ms: rounded_ms(f.cost_ns),
-        confidence: sure(f.confidence).to_owned(),
-        proof: "seen".to_owned(),
-        calls: f.calls,
-        of: f.of,
-        server: f.server.map(|server| server.to_string()),
     }
 }
 

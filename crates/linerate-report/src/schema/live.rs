@@ -3,6 +3,8 @@
 
 use serde::Serialize;
 
+use super::passive::SeenCause;
+
 /// The value of `schema`.
 pub const SCHEMA: &str = "linerate.live/1";
 
@@ -85,7 +87,7 @@ pub struct LiveServerFigures {
     /// Its calls.
     pub calls: LiveCalls,
     /// What cost them time, most costly first.
-    pub causes: Vec<LiveCause>,
+    pub causes: Vec<SeenCause>,
     /// The processes that made the calls, those with most calls first.
     pub clients: Vec<LiveClient>,
 }
@@ -98,29 +100,6 @@ pub struct LiveProcess {
     pub pid: u32,
     /// Its program's name.
     pub name: String,
-}
-
-/// A cause that the packets show.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct LiveCause {
-    /// Stable id, as in docs/EXPLAIN-PASSIVE.md.
-    pub id: String,
-    /// A short title for people.
-    pub title: String,
-    /// Its usual cost per affected call.
-    pub cost_ms: f64,
-    /// `likely` or `possible`.
-    pub confidence: String,
-    /// Always `seen`: packets are only observed, so the cause is not proved.
-    pub proof: String,
-    /// Calls it was seen in.
-    pub calls: u64,
-    /// Of so many.
-    pub of: u64,
-    /// The server that it is about; absent where there is one alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub server: Option<String>,
 }
 
 /// The calls of a client process.
@@ -165,7 +144,7 @@ pub struct LiveTotal {
     /// Calls without.
     pub unanswered: u64,
     /// What cost time, most costly first.
-    pub causes: Vec<LiveCause>,
+    pub causes: Vec<SeenCause>,
 }
 
 /// Packets of a window.

@@ -115,12 +115,12 @@ pub struct Segment {
 /// A cause that the packets show.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Cause {
+pub struct SeenCause {
     /// Stable id, as in docs/EXPLAIN-PASSIVE.md.
     pub id: String,
     /// A short title for people.
     pub title: String,
-    /// Its average cost per affected call.
+    /// Its usual cost per affected call.
     pub cost_ms: f64,
     /// `likely` or `possible`.
     pub confidence: String,
@@ -133,6 +133,15 @@ pub struct Cause {
     /// The server that it is about; absent where there is one alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
+}
+
+/// A cause that the packets show, with what supports it and what to do.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Cause {
+    /// The cause.
+    #[serde(flatten)]
+    pub seen: SeenCause,
     /// None: packets are only looked at.
     pub experiments: Vec<String>,
     /// The observations that support the cause.
