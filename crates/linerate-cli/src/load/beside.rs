@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
+use linerate_net::machine;
 use linerate_report::schema::outcome::ServerSecond;
 
 use crate::fault::CommandFault;
@@ -12,13 +13,14 @@ use crate::fault::CommandFault;
 /// Time between two looks of most watchers. Reason: a look costs up to a millisecond, on this machine or on the server's.
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// A look may use this part of the time between two on a core. Reason: the looks must not become the load.
-pub(super) const PART: u32 = 20;
+const PART: u32 = 20;
 /// The longest pause. Reason: a server with very many threads is looked at all the same.
-pub(super) const LONGEST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(10);
 /// Time between two checks whether the run has ended.
 const NAP: Duration = Duration::from_millis(20);
-/// Seconds that are kept; of a longer run every second one is left out, as often as needed.
-pub(super) const SECONDS: usize = 4096;
+/// Looks that are kept; of a longer run every second one is left out, as often as needed. Reason: a week must not grow
+/// memory.
+pub(super) const LOOKS: usize = 4096;
 
 /// What looks.
 pub(super) trait Look: Send + 'static {
@@ -74,13 +76,20 @@ fn until<L: Look>(done: &AtomicBool, from: SystemTime, mut looker: L) -> L {
     }
 }
 
-/// Leaves every second one out, if they have become too many; says whether it did.
-pub(super) fn thin_out(series: &mut Vec<ServerSecond>) -> bool {
-    if series.len() < SECONDS {
+/// When to look again: `between` after a look that began when its thread had used `used_ns` on cores, and later after one
+/// that took long. Time without a core is no load.
+pub(super) fn next_look(between: Duration, used_ns: u64) -> Instant {
+    let took = Duration::from_nanos(machine::thread_cpu_time_ns().saturating_sub(used_ns));
+    Instant::now() + between.max(took * PART).min(LONGEST)
+}
+
+/// Leaves every second look out, if they have become too many; says whether it did.
+pub(super) fn thin_out<T>(looks: &mut Vec<T>) -> bool {
+    if looks.len() < LOOKS {
         return false;
     }
     let mut keep = false;
-    series.retain(|_| {
+    looks.retain(|_| {
         keep = !keep;
         keep
     });

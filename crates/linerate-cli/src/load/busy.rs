@@ -6,15 +6,13 @@ use linerate_lab::servers::{Member, Usage, descendants};
 use linerate_load::outcome::FineSample;
 use linerate_net::machine;
 
-use super::beside::{LONGEST, Look, Looking, PART, SECOND};
+use super::beside::{Look, Looking, SECOND, next_look, thin_out};
 use crate::fault::CommandFault;
 
 /// Time between two looks at the beginning, until then, and from then on: those of the small steps.
 const FINE: Duration = Duration::from_millis(10);
 const FINE_UNTIL: Duration = Duration::from_secs(2);
 const COARSE: Duration = Duration::from_millis(100);
-/// Looks that are kept; beyond, every second one goes. Reason: a week must not grow memory.
-const LOOKS: usize = 4096;
 /// A step's time on cores is known if looks were no further from each other than so many steps, or than
 /// [`COARSE`] and half of it. Reason: what is in between is taken as even.
 const STEPS: f64 = 2.0;
@@ -59,12 +57,7 @@ impl BusyLooks {
     fn note(&mut self) {
         let t_s = (self.late + self.begun.elapsed()).as_secs_f64();
         self.looks.push(BusyLook { t_s, cpu_s: self.cpu.as_secs_f64() });
-        if self.looks.len() >= LOOKS {
-            let mut keep = false;
-            self.looks.retain(|_| {
-                keep = !keep;
-                keep
-            });
+        if thin_out(&mut self.looks) {
             self.step *= 2;
         }
     }
@@ -88,9 +81,8 @@ impl Look for BusyLooks {
             self.last = now;
             self.note();
         }
-        let took = Duration::from_nanos(machine::thread_cpu_time_ns().saturating_sub(used));
         let step = if self.begun.elapsed() < FINE_UNTIL { self.step } else { self.step.max(COARSE) };
-        Instant::now() + step.max(took * PART).min(LONGEST)
+        next_look(step, used)
     }
 }
 

@@ -116,7 +116,7 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use super::super::beside::SECONDS;
+    use super::super::beside::LOOKS;
     use super::*;
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
     fn a_week_does_not_grow_memory() {
         let mut tally = Tally::default();
         (0..600_000).for_each(|i| tally.add(f64::from(i), figures(f64::from(i), 1e6), false));
-        assert!(tally.series.len() < SECONDS && tally.series.len() > SECONDS / 4);
+        assert!(tally.series.len() < LOOKS && tally.series.len() > LOOKS / 4);
         assert_eq!(tally.cpu_s, Some(599_999.0));
     }
 }

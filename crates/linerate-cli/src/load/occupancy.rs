@@ -11,7 +11,7 @@ use linerate_net::machine;
 use linerate_report::load_page;
 use linerate_report::schema::concurrency::ServerConcurrency;
 
-use super::beside::{LONGEST, Look, Looking, PART, SECOND};
+use super::beside::{Look, Looking, SECOND, next_look};
 use crate::fault::CommandFault;
 
 /// Between two looks. Reason: 3 s have 30 of them.
@@ -100,9 +100,7 @@ impl Look for ThreadLooks {
             self.find();
         }
         self.table.add(&self.watch.look(&self.pids));
-        // Time without a core is no load.
-        let took = Duration::from_nanos(machine::thread_cpu_time_ns().saturating_sub(used));
-        Instant::now() + BETWEEN.max(took * PART).min(LONGEST)
+        next_look(BETWEEN, used)
     }
 }
 
