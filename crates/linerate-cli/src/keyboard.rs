@@ -10,7 +10,7 @@ use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// Rows and columns where no terminal says its size.
+/// Columns and rows where no terminal says its size.
 pub(crate) const PLAIN: (u16, u16) = (200, 40);
 
 /// The keyboard while the picture stands: keys come at once, and are not shown.

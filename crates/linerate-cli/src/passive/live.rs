@@ -13,6 +13,7 @@ use linerate_report::passive::live::{LiveProgress, LiveView, draw, to_json};
 use linerate_report::passive::{Watched, json};
 use linerate_report::schema::live::LiveCpu;
 use linerate_report::units;
+use linerate_serve::ProcessFigures;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -240,12 +241,9 @@ impl WindowView {
     }
 }
 
-/// CPU time of this process so far, in the program and in the kernel, seconds (proc(5)).
+/// CPU time of this process so far, in the program and in the kernel, seconds; 0 where the kernel does not tell.
 fn own_cpu() -> [f64; 2] {
-    /// Ticks of /proc in a second: USER_HZ, the same on all of Linux's architectures that we build for.
-    const TICKS: f64 = 100.0;
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let mut ticks = rest.split_whitespace().skip(11).map(|field| field.parse().unwrap_or(0.0) / TICKS);
-    [ticks.next().unwrap_or(0.0), ticks.next().unwrap_or(0.0)]
+    let ProcessFigures { cpu_seconds, kernel_seconds, .. } = ProcessFigures::now();
+    let kernel = kernel_seconds.unwrap_or(0.0);
+    [cpu_seconds.unwrap_or(0.0) - kernel, kernel]
 }

@@ -10,6 +10,8 @@ use rustix::param::{clock_ticks_per_second, page_size};
 pub struct ProcessFigures {
     /// User and system CPU time.
     pub cpu_seconds: Option<f64>,
+    /// System CPU time, which is part of it.
+    pub kernel_seconds: Option<f64>,
     /// Start, in seconds since 1970.
     pub started_at: Option<f64>,
     /// Virtual memory.
@@ -50,6 +52,7 @@ impl ProcessFigures {
         let booted = all.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());
         ProcessFigures {
             cpu_seconds: number(14).zip(number(15)).map(|(user, system)| seconds(user + system)),
+            kernel_seconds: number(15).map(seconds),
             threads: number(20),
             started_at: booted.zip(number(22)).map(|(booted, ticks)| booted + seconds(ticks)),
             virtual_bytes: number(23),
