@@ -49,7 +49,8 @@ impl SocketOwners {
         // are listed, and after.
         let mut before = HashMap::new();
         for pid in self.pids.clone() {
-            before.extend(sockets_of(pid).into_iter().map(|inode| (inode, pid)));
+            // One that has ended has none.
+            before.extend(sockets_of(pid).into_iter().flatten().map(|inode| (inode, pid)));
         }
         let mut sockets = list(port)?;
         let there: HashSet<u32> = sockets.iter().map(|s| s.inode).collect();
@@ -87,7 +88,8 @@ impl SocketOwners {
     /// Connections with that port which a process has now, and has closed before all processes can be
     /// searched.
     fn short_connections(&mut self, pid: u32, port: u16) -> io::Result<Vec<TcpSocket>> {
-        let own = sockets_of(pid);
+        // As above.
+        let own = sockets_of(pid).unwrap_or_default();
         let mut sockets = list(port)?;
         sockets.retain(|s| own.contains(&s.inode));
         if !sockets.is_empty() {
@@ -114,11 +116,10 @@ impl SocketOwners {
             if unknown.is_empty() {
                 break;
             }
-            let Ok((_, mut sockets)) = descriptors(pid) else {
+            let Ok(sockets) = sockets_of(pid) else {
                 self.pids.remove(&pid);
                 continue;
             };
-            sockets.extend(sockets_of_threads(pid));
             if !sockets.is_empty() {
                 with_sockets.push(pid);
             }
@@ -145,10 +146,11 @@ fn list(port: u16) -> io::Result<Vec<TcpSocket>> {
     Ok(sockets)
 }
 
-fn sockets_of(pid: u32) -> HashSet<u32> {
-    let mut sockets = descriptors(pid).map_or_else(|_| HashSet::new(), |(_, sockets)| sockets);
+/// All sockets of a process and its threads.
+fn sockets_of(pid: u32) -> io::Result<HashSet<u32>> {
+    let (_, mut sockets) = descriptors(pid)?;
     sockets.extend(sockets_of_threads(pid));
-    sockets
+    Ok(sockets)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::OccupancyTable;
+use super::{OccupancyTable, unserved};
 
 /// The run as its client saw it, and what the server's processes used meanwhile.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,7 +72,7 @@ impl LoadFigures {
 
     /// The part of the time in which its threads wanted a core that they had none.
     fn unserved(&self) -> f64 {
-        self.waited_s / (self.waited_s + self.cpu_s).max(1e-9)
+        unserved(self.waited_s, self.cpu_s)
     }
 
     /// Where other programs had the cores: what that did to the server and to the client.
@@ -174,12 +174,13 @@ const FULL: f64 = 0.9;
 const AGREES: f64 = 0.6;
 /// Share of the time in which threads wanted to run that they had to wait for a core.
 const WAITED: f64 = 0.3;
-/// The same from which on a verdict that is not found is put down to the machine; the time that its threads
-/// waited for a core, as a share of the run; and that of the client's.
+/// The same from which on a verdict that is not found is put down to the machine.
 const DISTURBED: f64 = 0.2;
 /// Share of the machine's CPU time from which on its cores may have been full for parts of the run.
 const CROWDED: f64 = 0.6;
+/// Time that the server's threads must have waited for a core to be disturbed, as a share of the run.
 const LEAST_WAITED: f64 = 0.05;
+/// Share of the run for which the client's threads must have waited for a core to be disturbed.
 const CLIENT_WAITED: f64 = 0.2;
 /// Requests that wait, from which on there is a queue.
 const QUEUE: f64 = 1.0;

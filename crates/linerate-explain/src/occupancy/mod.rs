@@ -81,6 +81,11 @@ impl ThreadCounters {
     }
 }
 
+/// The part of the time in which threads wanted a core that they had none.
+fn unserved(waited_s: f64, ran_s: f64) -> f64 {
+    waited_s / (waited_s + ran_s).max(1e-9)
+}
+
 /// Of blocking threads those serve that used this part of the busiest one's time.
 const SERVES: u32 = 2;
 /// Share of its looks at which a thread that serves must be blocked to be one that others are compared with,
@@ -199,7 +204,7 @@ impl OccupancyTable {
     fn unserved(&self) -> f64 {
         let sum = |of: fn(&ThreadTally) -> Duration| self.by_thread.values().map(of).sum::<Duration>();
         let (ran, waited) = (sum(ThreadTally::ran).as_secs_f64(), sum(ThreadTally::waited).as_secs_f64());
-        waited / (ran + waited).max(1e-9)
+        unserved(waited, ran)
     }
 
     /// The threads that were seen in blocking calls and serve: a runtime has threads that only sleep.

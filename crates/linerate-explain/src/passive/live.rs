@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use super::findings::{self, Finding};
 use super::limits::SERVERS;
 use super::words::{self, PassiveVerdict};
-use super::{CaptureLimits, ClientProcess, Observation, Observer, Packet, Packets};
+use super::{CaptureLimits, ClientProcess, Observation, Observer, Packet};
 
 /// Watches packets, window by window.
 #[derive(Debug)]
@@ -142,11 +142,6 @@ impl LiveObserver {
     /// Packets and requests since the beginning.
     pub fn progress(&self) -> (u64, u64) {
         self.observer.progress()
-    }
-
-    /// Packets of this window, so far.
-    pub fn packets(&self) -> &Packets {
-        &self.observer.packets
     }
 
     /// Forgets connections that have ended or were idle for long, by the time `now_ns` (nanoseconds

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::passive::limits::{CLIENTS, UNOWNED};
 use crate::passive::observation::{ClientProcess, ClientTrouble, ObservedCall};
+use crate::rule::Cause;
 
 /// A client's address, its server, and its process; 0 where that is not known.
 type ClientKey = (IpAddr, SocketAddr, u32);
@@ -27,26 +28,28 @@ impl ClientTally {
         self.assumed += other.assumed;
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
         for trouble in other.troubles {
-            match self.troubles.iter_mut().find(|known| known.cause == trouble.cause) {
-                Some(known) => {
-                    known.calls += trouble.calls;
-                    known.cost_ns = known.cost_ns.saturating_add(trouble.cost_ns);
-                }
-                None => self.troubles.push(trouble),
-            }
+            let known = self.trouble(trouble.cause);
+            known.calls += trouble.calls;
+            known.cost_ns = known.cost_ns.saturating_add(trouble.cost_ns);
         }
+    }
+
+    /// The tally of a cause.
+    fn trouble(&mut self, cause: &'static Cause) -> &mut ClientTrouble {
+        let at = self.troubles.iter().position(|known| known.cause == cause).unwrap_or_else(|| {
+            self.troubles.push(ClientTrouble { cause, calls: 0, cost_ns: 0 });
+            self.troubles.len() - 1
+        });
+        &mut self.troubles[at]
     }
 
     /// A call with its costs; each cause counts once.
     fn of(call: &ObservedCall) -> ClientTally {
         let mut tally = ClientTally { calls: 1, total_ns: call.total_ns, ..ClientTally::default() };
         for note in &call.notes {
-            match tally.troubles.iter_mut().find(|known| known.cause == note.cause) {
-                Some(known) => known.cost_ns = known.cost_ns.saturating_add(note.cost_ns),
-                None => {
-                    tally.troubles.push(ClientTrouble { cause: note.cause, calls: 1, cost_ns: note.cost_ns });
-                }
-            }
+            let known = tally.trouble(note.cause);
+            known.calls = 1;
+            known.cost_ns = known.cost_ns.saturating_add(note.cost_ns);
         }
         tally
     }

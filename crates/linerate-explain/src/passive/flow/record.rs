@@ -209,20 +209,19 @@ impl Record {
 
     pub(super) fn into_observation(mut self, limits: &CaptureLimits) -> Observation {
         self.connections.sort_by_key(|c| c.id);
-        let shared = Observation {
-            marks: self.marks,
-            connections: self.connections,
-            faults: self.faults,
-            stream_limits: self.stream_limits,
-            ..Observation::default()
-        };
         let left_out = BeyondTables {
             servers: if self.places.len() < SERVERS { 0 } else { self.figures[0].sums.answered },
             clients: self.demand.beyond,
             costs: self.figures.iter().map(|figures| figures.costs_beyond).sum(),
         };
-        let pools = self.demand.pools();
-        let shared = Observation { pools, ..shared };
+        let shared = Observation {
+            marks: self.marks,
+            connections: self.connections,
+            pools: self.demand.pools(),
+            faults: self.faults,
+            stream_limits: self.stream_limits,
+            ..Observation::default()
+        };
         let mut servers = Vec::new();
         if self.places.len() > 1 {
             let mut names = vec![None; self.figures.len()];
