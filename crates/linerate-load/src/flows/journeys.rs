@@ -474,7 +474,6 @@ impl Journeys {
         self.stop();
         let mut state = self.lock();
         for (_, flight) in std::mem::take(&mut state.flights) {
-            state.users[flight.user as usize].halted = true;
             state.finish(flight.user, Time::ZERO);
         }
         state.flows.iter_mut().map(|flow| (flow.name.clone(), std::mem::take(&mut flow.figures))).collect()

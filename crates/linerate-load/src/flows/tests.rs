@@ -274,18 +274,12 @@ impl Model {
 
     fn check_connections(&mut self, user: u64) {
         let own: Vec<&Flying> = self.flying.iter().filter(|f| f.user == user).collect();
-        assert!(
-            own.len()
-                <= if !self.learnt {
-                    1
-                } else if self.streams {
-                    100
-                } else {
-                    6
-                },
-            "{}",
-            own.len()
-        );
+        let most = match (self.learnt, self.streams) {
+            (false, _) => 1,
+            (true, true) => 100,
+            (true, false) => 6,
+        };
+        assert!(own.len() <= most, "{}", own.len());
         for flying in &own {
             let Some(conn) = flying.conn else { continue };
             let of = self.open.get_mut(&conn).unwrap();
@@ -441,7 +435,6 @@ fn each_iteration_ends_once_and_no_token_crosses_users() {
             (done, failed, stopped) = (done + f.done, failed + f.failed, stopped + f.stopped);
         }
     }
-    println!("{done} done, {failed} failed, {stopped} stopped");
     assert!(done > 1000 && failed > 1000 && stopped > 100, "{done} {failed} {stopped}");
 }
 
