@@ -18,6 +18,7 @@ class Linerate < Formula
 
   def install
     bin.install "linerate"
+    (lib/"linerate").install "liblinerate_bypass.so"
     man1.install Dir["man/*.1"]
     bash_completion.install "completions/linerate.bash" => "linerate"
     zsh_completion.install "completions/_linerate"

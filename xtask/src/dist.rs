@@ -43,6 +43,9 @@ pub(crate) const BESIDE: [&str; 9] = [
     "packaging/www/index.html",
 ];
 
+/// The library of `linerate bypass`: beside the command in the archive, in /usr/lib/linerate in packages.
+pub(crate) const LIBRARY: &str = "liblinerate_bypass.so";
+
 /// The folder that packages are made from. It does not follow CARGO_TARGET_DIR, because the
 /// packages' metadata and packaging/Containerfile name it.
 pub(crate) fn folder() -> PathBuf {
@@ -61,24 +64,20 @@ pub(crate) fn run(options: &DistOptions) -> Result<bool> {
     std::fs::create_dir_all(&out)?;
     generate(&binary, options.target.as_deref())?;
     let stripped = strip(&binary, options.target.as_deref())?;
-    if options.target.as_deref().is_some_and(|target| target.contains("-musl")) {
+    let is_static = options.target.as_deref().is_some_and(|target| target.contains("-musl"));
+    if is_static {
         check_static(&stripped)?;
     }
     let library = bypass_library(options)?;
+    if options.deb || options.rpm {
+        ensure!(
+            library.is_some(),
+            "packages have {LIBRARY}: make them on a machine of their own kind, from both builds"
+        );
+    }
     archive(&stripped, library.as_deref(), options.target.as_deref(), &out)?;
     certificates()?;
-    let target: Vec<&str> = options.target.as_deref().map_or(Vec::new(), |t| vec!["--target", t]);
-    if options.deb {
-        let mut c = shell::cargo();
-        c.args(["deb", "--no-build", "-p", "linerate-cli", "--output"]).arg(&out).args(&target);
-        shell::run(&mut c).context("cargo install --locked cargo-deb installs cargo-deb")?;
-    }
-    if options.rpm {
-        rpm_tool()?;
-        let mut c = shell::cargo();
-        c.args(["generate-rpm", "--package", "crates/linerate-cli", "--output"]).arg(&out).args(&target);
-        shell::run(&mut c)?;
-    }
+    packages(options, is_static, &out)?;
     for entry in std::fs::read_dir(&out)? {
         let entry = entry?;
         println!(
@@ -88,6 +87,29 @@ pub(crate) fn run(options: &DistOptions) -> Result<bool> {
         );
     }
     Ok(true)
+}
+
+/// Makes the packages that are asked for, of what lies in target/dist.
+fn packages(options: &DistOptions, is_static: bool, out: &Path) -> Result<()> {
+    let target: Vec<&str> = options.target.as_deref().map_or(Vec::new(), |t| vec!["--target", t]);
+    if options.deb {
+        let mut c = shell::cargo();
+        c.args(["deb", "--no-build", "-p", "linerate-cli", "--output"]).arg(out).args(&target);
+        if is_static {
+            c.arg("--variant=static");
+        }
+        shell::run(&mut c).context("cargo install --locked cargo-deb installs cargo-deb")?;
+    }
+    if options.rpm {
+        rpm_tool()?;
+        let mut c = shell::cargo();
+        c.args(["generate-rpm", "--package", "crates/linerate-cli", "--output"]).arg(out).args(&target);
+        if is_static {
+            c.arg("--auto-req=no");
+        }
+        shell::run(&mut c)?;
+    }
+    Ok(())
 }
 
 /// The certificates of the usual authorities, for the image, which has no others.
@@ -132,17 +154,17 @@ fn build(target: Option<&str>, no_build: bool) -> Result<PathBuf> {
 /// The library of `linerate bypass`, stripped. It is always linked with this machine's glibc, also beside
 /// a static binary: programs that it is preloaded into have glibc. None for another processor.
 fn bypass_library(options: &DistOptions) -> Result<Option<PathBuf>> {
-    const NAME: &str = "liblinerate_bypass.so";
     if foreign(options.target.as_deref()).is_some() {
-        println!("{NAME} is left out: it is built on a machine of its own kind");
+        println!("{LIBRARY} is left out: it is built on a machine of its own kind");
         return Ok(None);
     }
     if !options.no_build {
         shell::run(shell::cargo().args(["build", "--release", "--locked", "-p", "linerate-bypass"]))?;
     }
-    let (built, packed) = (shell::target_dir().join("release").join(NAME), folder().join("bin").join(NAME));
+    let (built, packed) =
+        (shell::target_dir().join("release").join(LIBRARY), folder().join("bin").join(LIBRARY));
     if options.no_build && !built.exists() {
-        println!("{NAME} is left out: --no-build, and {} is missing", built.display());
+        println!("{LIBRARY} is left out: --no-build, and {} is missing", built.display());
         return Ok(None);
     }
     std::fs::copy(&built, &packed).with_context(|| built.display().to_string())?;
@@ -282,6 +304,15 @@ mod tests {
             .chain(rpm.iter().filter_map(|a| a["source"].as_str()))
             .collect();
         assert!(sources.len() > 10);
+        // Where `linerate bypass` looks: in ../lib/linerate.
+        let library = format!("../../target/dist/bin/{LIBRARY}");
+        let place =
+            |dest: &str| dest.trim_end_matches(LIBRARY).trim_start_matches('/') == "usr/lib/linerate/";
+        let in_deb = |a: &&toml::Value| a[0].as_str() == Some(&library) && a[1].as_str().is_some_and(place);
+        let in_rpm = |a: &&toml::Value| {
+            a["source"].as_str() == Some(&library) && a["dest"].as_str().is_some_and(place)
+        };
+        assert_eq!((deb.iter().filter(in_deb).count(), rpm.iter().filter(in_rpm).count()), (1, 1));
         let stripped = |s: &&str| s.ends_with("target/dist/bin/linerate");
         assert_eq!(sources.iter().copied().filter(stripped).count(), 2, "a package with debug information");
         for source in sources.iter().filter_map(|s| s.strip_prefix("../../")) {

@@ -48,9 +48,10 @@ mod tests {
     fn archive(out: &Path, processor: &str) {
         let parent = tempfile::tempdir().expect("a folder");
         let name = format!("linerate-{}-{processor}-unknown-linux-musl", env!("CARGO_PKG_VERSION"));
-        let own = ["linerate", "man/linerate.1", "completions/linerate.bash", "completions/_linerate"];
+        let own = ["linerate", dist::LIBRARY, "man/linerate.1", "completions/linerate.bash"];
+        let shells = ["completions/_linerate", "completions/linerate.fish"];
         let more = dist::BESIDE.map(dist::in_archive);
-        for file in own.into_iter().chain(["completions/linerate.fish"]).chain(more) {
+        for file in own.into_iter().chain(shells).chain(more) {
             let path = parent.path().join(&name).join(file);
             fs::create_dir_all(path.parent().expect("a parent")).expect("created");
             fs::write(path, format!("{file} for {processor}\n")).expect("written");
@@ -84,12 +85,13 @@ mod tests {
                 tar -C "$srcdir" -xzf "${source##*/}"
                 (package)
                 grep -q "$CARCH" pkg/usr/bin/linerate
+                grep -q "$CARCH" pkg/usr/lib/linerate/liblinerate_bypass.so
                 for file in "${backup[@]}"; do test -f "pkg/$file"; done
                 find pkg -type f | wc -l
             done"#;
         let mut bash = shell::program("bash");
         let said = shell::output(bash.current_dir(out.path()).args(["-c", script])).expect("it installs");
-        let files = (5 + dist::BESIDE.len()).to_string();
+        let files = (6 + dist::BESIDE.len()).to_string();
         assert_eq!(said.split_whitespace().collect::<Vec<_>>(), [&files, &files], "all of the archive");
     }
 }

@@ -168,7 +168,8 @@ fn archive(options: &ReleaseOptions, folder: &Path) -> Result<StepOutcome> {
     let inside = std::fs::read_dir(folder)?.next().context("an empty archive")??.path();
     first_result(&inside.join("linerate"))?;
     let beside = dist::BESIDE.map(dist::in_archive);
-    for part in ["man/linerate-load.1", "completions/linerate.bash"].into_iter().chain(beside) {
+    for part in [dist::LIBRARY, "man/linerate-load.1", "completions/linerate.bash"].into_iter().chain(beside)
+    {
         ensure!(inside.join(part).exists(), "the archive lacks {part}");
     }
     Ok(StepOutcome::Good("unpacked, linerate demo".to_owned()))

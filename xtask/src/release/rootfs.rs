@@ -10,8 +10,9 @@ use anyhow::{Context, Result, ensure};
 use xtask::shell;
 
 /// Files that every package installs.
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "usr/bin/linerate",
+    "usr/lib/linerate/liblinerate_bypass.so",
     "usr/lib/systemd/system/linerate.service",
     "usr/lib/systemd/system/linerate-agent.service",
     "usr/lib/sysusers.d/linerate.conf",
@@ -59,9 +60,20 @@ pub(super) fn deb(folder: &Path, package: &Path) -> Result<String> {
         "no manual page"
     );
     inside(&CHECK).context("the example configuration is not accepted")?;
+    finds_library(&root)?;
     inside(&["getent", "passwd", "linerate"]).context("the package makes no user")?;
     upgrade_and_remove(&root)?;
     Ok(format!("Debian {RELEASE}: installed and first result in {took:.1} s; upgraded, removed and purged"))
+}
+
+/// `linerate bypass` finds and loads its library: its next step is the interface, and this one is refused.
+fn finds_library(root: &Path) -> Result<()> {
+    let bypass = "mount -t proc proc /proc && \
+                  exec linerate bypass --interface lo --listen 127.0.0.1:80 -- /usr/bin/true 2>&1";
+    let said = inside(root, &["sh", "-c", bypass]).output()?;
+    let said = String::from_utf8_lossy(&said.stdout);
+    ensure!(said.contains("lo is not an Ethernet interface"), "linerate bypass said {said}");
+    Ok(())
 }
 
 /// The rest of the package's life, with a systemctl that only writes down its calls.
@@ -118,7 +130,7 @@ pub(super) fn rpm(folder: &Path, package: &Path) -> Result<String> {
     rpm(&["--verify", "--nodeps", "--noscripts", "linerate"])?;
     rpm(&["--erase", "--noscripts", "linerate"])?;
     installed(&root, false)?;
-    for folder in ["etc/linerate", "usr/share/licenses/linerate", "usr/share/linerate"] {
+    for folder in ["etc/linerate", "usr/lib/linerate", "usr/share/licenses/linerate", "usr/share/linerate"] {
         ensure!(!root.join(folder).exists(), "/{folder} was left behind");
     }
     Ok(format!("installed and first result in {took:.1} s; erased"))
