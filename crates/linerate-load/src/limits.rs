@@ -160,6 +160,28 @@ pub(crate) const TAKEN_FROM_BYTES: usize = 4 << 20;
 /// Memory of a compiled regular expression. Reason: the crate's own default is ten times as much.
 pub(crate) const REGEX_BYTES: usize = 1 << 20;
 
+/// Bytes of a JSON Schema. Reason: each thread compiles it, and a person or a generator of API clients wrote it.
+pub(crate) const SCHEMA_BYTES: usize = 1 << 20;
+
+/// Schemas within a JSON Schema. Reason: each is compiled, with a regular expression maybe.
+pub(crate) const SCHEMA_NODES: usize = 20_000;
+
+/// Bytes of the names that lead to a schema within another one. Reason: each has them, for errors.
+pub(crate) const SCHEMA_POINTER_BYTES: usize = 1024;
+
+/// Schemas within each other that apply to one value. Reason: each is a call in the checker.
+pub(crate) const SCHEMA_IN_PLACE: usize = 32;
+
+/// Calls within each other to compare a body with a schema. Reason: they have to fit on a thread's stack.
+pub(crate) const SCHEMA_DEPTH: usize = 400;
+
+/// Values of a body that are compared with a schema, each time it applies. Reason: combined schemas can multiply without end, and other users
+/// wait meanwhile.
+pub(crate) const SCHEMA_STEPS: u64 = 8_000_000;
+
+/// Places of a body that are named as not as the schema wants them. Reason: a person reads them.
+pub(crate) const SCHEMA_PROBLEMS: usize = 3;
+
 /// Cookies of a user. Reason: RFC 6265 section 6.1 asks for 50 of a host at least.
 pub(crate) const COOKIES: usize = 100;
 

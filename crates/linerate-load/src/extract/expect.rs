@@ -5,14 +5,42 @@ use std::time::Duration;
 use regex::bytes::Regex;
 
 use super::jar::SetCookie;
+use super::schema::JsonSchema;
 use super::take::{Extractor, regex};
 
 /// What a response must be like.
 #[derive(Debug, Default)]
 pub(crate) struct StepExpect {
     pub(crate) tests: Vec<ResponseTest>,
+    /// What the body must be like.
+    pub(crate) schema: Option<BodySchema>,
     /// Longest time to the response.
     pub(crate) max: Option<Duration>,
+}
+
+/// A compiled schema of a body.
+#[derive(Debug)]
+pub(crate) struct BodySchema {
+    /// For people: its file.
+    shown: String,
+    schema: JsonSchema,
+}
+
+impl BodySchema {
+    /// Compiles a schema that is in this file, if in one.
+    ///
+    /// # Errors
+    /// The file, the place in it, and what would be right.
+    pub(crate) fn new(file: Option<&str>, text: &str) -> Result<BodySchema, String> {
+        let shown = file.map_or_else(|| "schema".to_owned(), |file| format!("schema {file}"));
+        let schema = JsonSchema::parse(text).map_err(|why| format!("{shown}: {why}"))?;
+        Ok(BodySchema { shown, schema })
+    }
+
+    /// What is wrong with a body, if something is.
+    pub(crate) fn of_body(&self, body: &[u8]) -> Option<String> {
+        self.schema.problem(body).map(|why| format!("{}: {why}", self.shown))
+    }
 }
 
 /// A part of a response, and what it must be.

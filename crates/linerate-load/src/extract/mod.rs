@@ -2,7 +2,8 @@
 //! codings are undone.
 //!
 //! `reading` looks at responses while they are read: `take` finds values, by `json_path` and `css` among others,
-//! `expect` holds a response against what it must be, `redirect` says where one leads, and `jar` keeps cookies. Nothing here knows of plans or of the engine.
+//! `expect` compares a response with what it must be, and `schema` a body with a JSON Schema; `redirect` says where one
+//! leads, and `jar` keeps cookies. Nothing here knows of plans or of the engine.
 
 mod css;
 pub(crate) mod decode;
@@ -11,6 +12,7 @@ pub(crate) mod jar;
 mod json_path;
 pub(crate) mod reading;
 pub(crate) mod redirect;
+pub(crate) mod schema;
 pub(crate) mod take;
 
 /// Whether `text` is a token, as methods and field names are (RFC 9110 section 5.6.2).

@@ -3,7 +3,7 @@
 use linerate_http::client::HeadView;
 
 use super::decode;
-use super::expect::{ResponseTest, StepExpect};
+use super::expect::{BodySchema, ResponseTest, StepExpect};
 use super::jar::SetCookie;
 use super::redirect;
 use super::take::Extractor;
@@ -30,6 +30,16 @@ pub(crate) struct StepReads {
 impl StepReads {
     fn tests(&self) -> &[ResponseTest] {
         self.expect.as_ref().map_or(&[], |expect| &expect.tests)
+    }
+
+    fn schema(&self) -> Option<&BodySchema> {
+        self.expect.as_ref()?.schema.as_ref()
+    }
+
+    fn wants_body(&self) -> bool {
+        self.schema().is_some()
+            || self.takes.iter().any(|take| take.from.wants_body())
+            || self.tests().iter().any(ResponseTest::wants_body)
     }
 }
 
@@ -66,9 +76,7 @@ impl TakeReading {
         self.encoding = head.get(b"content-encoding").unwrap_or_default().to_vec();
         // Each connection has one of these.
         self.body = Vec::new();
-        self.wants_body = self.redirect.is_none()
-            && (takes.iter().any(|take| take.from.wants_body())
-                || reads.tests().iter().any(ResponseTest::wants_body));
+        self.wants_body = self.redirect.is_none() && reads.wants_body();
         self.is_too_long = false;
     }
 
@@ -93,10 +101,13 @@ impl TakeReading {
         let body = std::mem::take(&mut self.body);
         let body = match if self.wants_body { self.plain(body) } else { Ok(body) } {
             Ok(body) => body,
+            // Nothing is taken, so it is the expectation that fails.
+            Err(why) if reads.takes.is_empty() => return (Ok(Vec::new()), Some(why)),
             Err(why) => return (Err(why), self.unmet.take()),
         };
-        let unmet = reads.tests().iter().find_map(|test| test.of_body(&body));
-        let unmet = self.unmet.take().or(unmet);
+        let of_tests = || reads.tests().iter().find_map(|test| test.of_body(&body));
+        let of_schema = || reads.schema().and_then(|schema| schema.of_body(&body));
+        let unmet = self.unmet.take().or_else(of_tests).or_else(of_schema);
         (self.values(&reads.takes, &body), unmet)
     }
 
@@ -110,7 +121,8 @@ impl TakeReading {
 
     /// The body without its coding.
     fn plain(&self, body: Vec<u8>) -> Result<Vec<u8>, String> {
-        let too_long = || format!("the body has more than {} MiB to take from", TAKEN_FROM_BYTES >> 20);
+        let too_long =
+            || format!("the body has more than {} MiB, the most that is looked at", TAKEN_FROM_BYTES >> 20);
         if self.is_too_long {
             return Err(too_long());
         }

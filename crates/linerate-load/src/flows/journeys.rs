@@ -11,14 +11,14 @@ use linerate_net::Conn;
 
 use super::comings::Comings;
 use super::user::{JourneyUser, StepFlight, StepPlace, UserQueue};
-use crate::extract::expect::{ResponseTest, StepExpect};
+use crate::extract::expect::{BodySchema, ResponseTest, StepExpect};
 use crate::extract::jar::{CookieHost, SetCookie};
 use crate::extract::reading::{StepReads, StepTake};
 use crate::extract::take::Extractor;
 use crate::limits::{FLOW_CAUSES, REFUSED_PAUSE};
 use crate::outcome::FlowFigures;
 use crate::plan::Plan;
-use crate::plan::flow::{FlowPlan, FlowStep, Think, UserFlow};
+use crate::plan::flow::{FlowPlan, FlowStep, SchemaText, Think, UserFlow};
 use crate::plan::limits::{MAX_GROUP, USER_CONNECTIONS};
 
 /// Rows of all data sets, by set, then by row.
@@ -141,7 +141,9 @@ pub(crate) fn reads(plan: &Plan, flows: &FlowPlan) -> Result<Vec<StepReads>, Str
         if let Some(expect) = &step.expect {
             let tests = expect.parts.iter().map(|(from, wanted)| ResponseTest::new(from, wanted.as_deref()));
             let tests = tests.collect::<Result<Vec<_>, _>>()?;
-            place.expect = Some(StepExpect { tests, max: expect.max });
+            let compile = |schema: &SchemaText| BodySchema::new(schema.file.as_deref(), &schema.text);
+            let schema = expect.schema.as_ref().map(compile).transpose()?;
+            place.expect = Some(StepExpect { tests, schema, max: expect.max });
         }
         for rule in &step.take {
             let from = Extractor::parse(&rule.from).map_err(|why| format!("{}: {why}", rule.name))?;

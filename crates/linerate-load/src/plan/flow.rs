@@ -188,8 +188,20 @@ pub struct StepExpectation {
     /// Parts of the response, written as in `take`, and the text, number or `regex:PATTERN` that each
     /// must be; `None`: it must be there.
     pub parts: Vec<(String, Option<String>)>,
+    /// A JSON Schema that the body must satisfy.
+    #[serde(default)]
+    pub schema: Option<SchemaText>,
     /// Longest time to the response, from when the request was due.
     pub max: Option<Duration>,
+}
+
+/// A JSON Schema (draft 2020-12 or draft-07).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchemaText {
+    /// The file that it comes from, as the plan writes it; `None`: it is in the plan.
+    pub file: Option<String>,
+    /// The schema itself, as JSON.
+    pub text: String,
 }
 
 /// A value to take.

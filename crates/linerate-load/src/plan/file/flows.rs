@@ -8,12 +8,12 @@ use super::error::FileError;
 use super::requests::{self, Placed};
 use super::table::{Item, Keys, Table};
 use crate::defaults::GRACEFUL;
-use crate::extract::expect::ResponseTest;
+use crate::extract::expect::{BodySchema, ResponseTest};
 use crate::extract::take::Extractor;
 use crate::plan::DataSet;
 use crate::plan::data::check_name;
 use crate::plan::flow::{
-    FlowPlan, FlowStep, StepExpectation, TakeRule, Think, UserCount, UserFlow, UserPace,
+    FlowPlan, FlowStep, SchemaText, StepExpectation, TakeRule, Think, UserCount, UserFlow, UserPace,
 };
 use crate::plan::limits::{
     MAX_CONNECTIONS, MAX_FLOWS, MAX_FOLLOW, MAX_GRACEFUL, MAX_GROUP, MAX_REPEAT, MAX_REQUESTS, MAX_TAKES,
@@ -304,11 +304,11 @@ impl<'a> PlacedFlows<'a> {
     }
 }
 
-/// `expect = { status = "2xx", header = { Name = "value" }, json = { "$.ok" = true }, regex = "...", max_ms = 200 }`,
+/// `expect = { status = "2xx", header = { Name = "value" }, json = { "$.ok" = true }, regex = "...", schema = "item.json", max_ms = 200 }`,
 /// and the statuses of it.
 fn read_expect(item: &Item<'_>) -> Result<(StepExpectation, Option<Vec<u16>>), FileError> {
     const WHAT: &str = "a table such as { status = 200, json = { \"$.ok\" = true }, max_ms = 200 }";
-    const KNOWN: &str = "status, header, json, regex and max_ms";
+    const KNOWN: &str = "status, header, json, regex, schema and max_ms";
     let mut expect = StepExpectation::default();
     let mut statuses = None;
     let entries = item.entries(WHAT)?;
@@ -335,6 +335,7 @@ fn read_expect(item: &Item<'_>) -> Result<(StepExpectation, Option<Vec<u16>>), F
                 let pattern = entry.text("a regular expression")?;
                 add_test(&mut expect, entry, format!("regex:{pattern}"), None)?;
             }
+            "schema" => expect.schema = Some(read_schema(entry)?),
             other => {
                 let message = format!("{} is not expected of a response; known are {KNOWN}", quoted(other));
                 return Err(entry.source.error(entry.key_span.clone(), message));
@@ -345,6 +346,23 @@ fn read_expect(item: &Item<'_>) -> Result<(StepExpectation, Option<Vec<u16>>), F
         Some(_) => Err(item.error(format!("a step expects at most {MAX_TAKES} parts of its response"))),
         None => Ok((expect, statuses)),
     }
+}
+
+/// `schema = "item.json"`, or the schema itself as a table.
+fn read_schema(item: &Item<'_>) -> Result<SchemaText, FileError> {
+    let schema = match item.value.get_ref() {
+        DeValue::Table(_) => SchemaText { file: None, text: requests::plain_json(item)? },
+        _ => {
+            let file =
+                item.text("a file with a JSON Schema, such as \"item.json\", or a schema as a table")?;
+            let bytes = requests::read_file(item, "schema")?;
+            let not_text = |_| item.error(format!("expect: schema {file}: it is not UTF-8 text"));
+            let text = std::str::from_utf8(&bytes).map_err(not_text)?;
+            SchemaText { file: Some(file.to_owned()), text: text.trim_start_matches('\u{feff}').to_owned() }
+        }
+    };
+    let compiled = BodySchema::new(schema.file.as_deref(), &schema.text);
+    compiled.map(|_| schema).map_err(|why| item.error(format!("expect: {why}")))
 }
 
 fn add_test(

@@ -256,7 +256,7 @@ fn read_body(item: &Item<'_>) -> Result<Body, FileError> {
         "body" => Ok(item.text("a string; json takes tables, body_file a file's name")?.into()),
         "json" => {
             let mut text = String::new();
-            write_json(item, &mut text)?;
+            write_json(item, true, &mut text)?;
             Ok(text.into())
         }
         "form" => Ok(Body::default()),
@@ -282,21 +282,28 @@ fn read_body_file(item: &Item<'_>) -> Result<Body, FileError> {
 }
 
 /// The bytes of a file; `what` it is, for errors.
-fn read_file(item: &Item<'_>, what: &str) -> Result<Arc<[u8]>, FileError> {
+pub(super) fn read_file(item: &Item<'_>, what: &str) -> Result<Arc<[u8]>, FileError> {
     let name = item.text("a file's name")?;
     let path = item.source.path.parent().unwrap_or(std::path::Path::new("")).join(name);
     let read = crate::plan::body::read_file(&path);
     read.map_err(|why| item.error(format!("{what} file {} cannot be read: {why}", path.display())))
 }
 
-/// Writes a value as JSON, keys in the order of the file.
-fn write_json(item: &Item<'_>, out: &mut String) -> Result<(), FileError> {
+/// A value as JSON, without slots.
+pub(super) fn plain_json(item: &Item<'_>) -> Result<String, FileError> {
+    let mut text = String::new();
+    write_json(item, false, &mut text)?;
+    Ok(text)
+}
+
+/// Writes a value as JSON, keys in the order of the file. `slots`: strings may have some.
+fn write_json(item: &Item<'_>, slots: bool, out: &mut String) -> Result<(), FileError> {
     match item.value.get_ref() {
         DeValue::Array(_) => {
             out.push('[');
             for (index, element) in item.array("")?.iter().enumerate() {
                 out.push_str(if index > 0 { "," } else { "" });
-                write_json(element, out)?;
+                write_json(element, slots, out)?;
             }
             out.push(']');
         }
@@ -304,15 +311,15 @@ fn write_json(item: &Item<'_>, out: &mut String) -> Result<(), FileError> {
             out.push('{');
             for (index, entry) in item.entries("")?.iter().enumerate() {
                 out.push_str(if index > 0 { "," } else { "" });
-                out.push_str(&json_string(&entry.key));
+                out.push_str(&json_string(&entry.key, slots));
                 out.push(':');
-                write_json(entry, out)?;
+                write_json(entry, slots, out)?;
             }
             out.push('}');
         }
         value @ (DeValue::String(_) | DeValue::Datetime(_)) => {
             let text = scalar(value).unwrap_or_default();
-            out.push_str(&if is_number_slot(&text) { text } else { json_string(&text) });
+            out.push_str(&if slots && is_number_slot(&text) { text } else { json_string(&text, slots) });
         }
         DeValue::Float(n) if n.as_str().ends_with("inf") || n.as_str().ends_with("nan") => {
             return Err(item.error("JSON has no such number"));
@@ -329,8 +336,9 @@ fn is_number_slot(text: &str) -> bool {
     name.is_some_and(|(_, filter)| filter.trim() == "number")
 }
 
-fn json_string(text: &str) -> String {
-    serde_json::Value::from(escaped_in_json(text)).to_string()
+fn json_string(text: &str, slots: bool) -> String {
+    let text = if slots { escaped_in_json(text) } else { text.to_owned() };
+    serde_json::Value::from(text).to_string()
 }
 
 impl Placed<'_> {
