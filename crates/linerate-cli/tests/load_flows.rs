@@ -161,16 +161,6 @@ fn mistakes_are_found_before_the_run() {
         ("json:$.items", "json:items", "a JSON path begins with $", ":25:17:"),
         ("json:$.items[1].id", "css:a:hover", "is no part of a selector", ":25:17:"),
         ("repeat = 2", "follow = 21", "20", ":30:10:"),
-        ("repeat = 2", "expect = {}", "known are status, header, json, regex and max_ms", ":30:10:"),
-        ("repeat = 2", "expect = { code = 2 }", "\"code\" is not expected of a response", ":30:12:"),
-        ("repeat = 2", "expect = { json = \"a\" }", "a JSON path begins with $", ":30:19:"),
-        ("repeat = 2", "expect = { regex = \"(\" }", "is no regular expression", ":30:20:"),
-        (
-            "expect_status = 303",
-            "expect_status = 303\nexpect = { status = 303 }",
-            "keep one of the two",
-            ":19:17:",
-        ),
         ("repeat = 2", "group = 2", "group must be a string, not 2", ":30:9:"),
         ("repeat = 2", "group = \"a\"", "in group \"a\" there is 1 request", ":30:9:"),
         (
@@ -207,15 +197,47 @@ fn mistakes_are_found_before_the_run() {
         ("users = 6", "users = 5\narrival = \"poisson\"", "there is no user_rate", ":3:11:"),
         ("name = \"list\"", "name = \"form\"", "two steps are named \"form\"", ":23:8:"),
     ] {
-        let (_folder, path) = plan(&SHOP.replacen(from, to, 1));
-        let found = run(&["load", "--plan", &path, "http://127.0.0.1:9/"]);
-        assert_eq!(found.code, Some(2), "{found:?}");
-        assert!(
-            found.err.contains(said) && found.err.contains(&format!("plan.toml{place}")),
-            "{}",
-            found.err
-        );
+        assert_refused(from, to, said, place);
     }
+}
+
+#[test]
+fn expectations_that_cannot_be_are_found_before_the_run() {
+    for (from, to, said, place) in [
+        ("repeat = 2", "expect = {}", "known are status, header, json, regex, schema and max_ms", ":30:10:"),
+        ("repeat = 2", "expect = { code = 2 }", "\"code\" is not expected of a response", ":30:12:"),
+        ("repeat = 2", "expect = { json = \"a\" }", "a JSON path begins with $", ":30:19:"),
+        ("repeat = 2", "expect = { regex = \"(\" }", "is no regular expression", ":30:20:"),
+        ("repeat = 2", "expect = { schema = 3 }", "a file with a JSON Schema, such as", ":30:21:"),
+        (
+            "repeat = 2",
+            "expect = { schema = \"no.json\" }",
+            "no.json cannot be read: there is no such",
+            ":30:21:",
+        ),
+        (
+            "repeat = 2",
+            "expect = { schema = { properties = { id = { typ = \"x\" } } } }",
+            "expect: schema: #/properties/id/typ: is no keyword",
+            ":30:21:",
+        ),
+        (
+            "expect_status = 303",
+            "expect_status = 303\nexpect = { status = 303 }",
+            "keep one of the two",
+            ":19:17:",
+        ),
+    ] {
+        assert_refused(from, to, said, place);
+    }
+}
+
+/// The shop's plan with something else in it is refused at a place.
+fn assert_refused(from: &str, to: &str, said: &str, place: &str) {
+    let (_folder, path) = plan(&SHOP.replacen(from, to, 1));
+    let found = run(&["load", "--plan", &path, "http://127.0.0.1:9/"]);
+    assert_eq!(found.code, Some(2), "{found:?}");
+    assert!(found.err.contains(said) && found.err.contains(&format!("plan.toml{place}")), "{}", found.err);
 }
 
 #[test]
@@ -460,6 +482,22 @@ fn responses_are_held_against_what_a_step_expects() {
         (&url, "bad", good, 0, 0, "json:$.ok = true: it is \"false\""),
         (&url, "good", "header = { X-Kind = \"json\" }", 0, 0, "header:X-Kind = json: it is \"json; v=1\""),
         (&url, "good", "status = 404", 0, 0, "bad status"),
+        (
+            &url,
+            "good",
+            "schema = { required = [\"ok\"], properties = { n = { type = \"integer\" } } }",
+            10,
+            10,
+            "",
+        ),
+        (
+            &url,
+            "bad",
+            "schema = { properties = { ok = { const = true } } }",
+            0,
+            0,
+            "schema: /ok is false, and must be true",
+        ),
         // A response that is late is bad, and its user continues.
         (&slow, "good", late, 10, 0, "max_ms = 1: it took"),
     ] {
@@ -475,6 +513,40 @@ fn responses_are_held_against_what_a_step_expects() {
         // A step that was never reached was not measured.
         assert_eq!(passed, [met == 10, met == 10, done == 10], "{document:#}");
         assert_eq!(run.code, Some(i32::from(met < 10)), "{run:?}");
+        assert!(run.err.contains(said), "{}", run.err);
+    }
+}
+
+#[test]
+fn bodies_are_held_against_the_schema_in_a_file_beside_the_plan() {
+    let schema = "{\"$schema\": \"http://json-schema.org/draft-07/schema#\", \"$ref\": \"#/definitions/order\",\n\
+        \"definitions\": {\"order\": {\"type\": \"object\", \"properties\": {\"lines\": {\"items\": {\"$ref\": \"#/definitions/line\"}}}},\n\
+        \"line\": {\"type\": \"object\", \"required\": [\"sku\"], \"additionalProperties\": {\"pattern\": \"^[a-z]+$\"}}}}";
+    let body = |path: &str| match path {
+        "/good" => "{\"lines\":[{\"sku\":\"a\"},{\"sku\":\"b\",\"n\":1}]}",
+        "/bad" => "{\"lines\":[{\"sku\":\"a\"},{\"n\":\"1\"}]}",
+        "/page" => "<html>",
+        _ => "",
+    };
+    let url = app_of(move |head, _| {
+        let body = body(head.split(' ').nth(1).unwrap());
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    });
+    for (path, done, said) in [
+        ("good", 4, ""),
+        (
+            "bad",
+            0,
+            "schema order.json: /lines/1 has no member \"sku\", which is required; /lines/1/n is \"1\", and must match",
+        ),
+        ("page", 0, "schema order.json: the body is not JSON: expected value at line 1 column 1"),
+        ("none", 0, "schema order.json: the body is empty, and must be JSON"),
+    ] {
+        let step = format!("[[flow.step]]\npath = \"/{path}\"\nexpect = {{ schema = \"order.json\" }}\n");
+        let (folder, plan) = plan(&format!("users = 2\niterations = 4\n[[flow]]\nname = \"f\"\n{step}"));
+        std::fs::write(folder.path().join("order.json"), schema).unwrap();
+        let (document, run) = measured(&["--plan", &plan, &url]);
+        assert_eq!(number(&document, "/flows/f/done"), done, "{document:#}");
         assert!(run.err.contains(said), "{}", run.err);
     }
 }
@@ -583,6 +655,21 @@ fn agents_send_flows_together() {
         assert_eq!(number(&document, "/connections/opened"), if flags.is_empty() { 6 } else { 60 });
         assert_eq!(document["machines"]["complete"], true, "{document:#}");
     }
+    // A schema travels with the plan.
+    let take = "take = { item = \"json:$.items[1].id\" }";
+    let (folder, path) =
+        plan(&SHOP.replace(take, &format!("{take}\nexpect = {{ schema = \"items.json\" }}")));
+    let schema = "{\"properties\": {\"owner\": {\"enum\": [\"ann\", \"bob\", \"dora\"]}}}";
+    std::fs::write(folder.path().join("items.json"), schema).unwrap();
+    let flags = ["load", "-q", "--json", "-", "--agents-local", "3", "--plan", &path, &app.url];
+    let output = common::linerate(&flags).env("PATH", &folders).output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((number(&document, "/requests/expecting"), number(&document, "/requests/met")), (60, 45));
+    let cause = "schema items.json: /owner is \"cy\", and must be one of \"ann\", \"bob\", \"dora\"";
+    assert!(
+        document["flows"]["shop"]["causes"].to_string().contains(&cause.replace('"', "\\\"")),
+        "{document:#}"
+    );
 }
 
 #[test]

@@ -4,6 +4,8 @@
 
 mod build;
 mod check;
+#[cfg(test)]
+mod tests;
 mod value;
 
 use std::collections::{HashMap, HashSet};
