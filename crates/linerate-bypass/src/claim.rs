@@ -1,15 +1,17 @@
 //! Which listeners are ours, and the asking for receive queues: not before somebody waits for a
 //! connection, because programs fork between `listen` and then.
 
+use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
-use linerate_net::HostSecret;
+use linerate_net::link::pcap::{self, Pcap, PcapFile};
 use linerate_net::link::xdp::{Borrower, LendersReply, Xdp};
 use linerate_net::sockets::Sockets;
 use linerate_net::stack::{Stack, StackOptions, UseOfEcn};
+use linerate_net::{HostSecret, machine};
 
 use crate::kernel::SignalMask;
 use crate::messages::{tell, tell_once};
@@ -263,9 +265,10 @@ fn ask(wanted: &ClaimedAddresses) -> AskOutcome {
     };
     WAITS.store(false, Ordering::Relaxed);
     match borrower.reply(limit, &wanted.interface, &wanted.addresses) {
-        Ok(Some(LendersReply::Lent(link, host))) => {
-            process::hold(link.lent_descriptors());
-            process::open(world(wanted, *link, host));
+        Ok(Some(LendersReply::Lent { link, host, capture })) => {
+            let world = world(wanted, recorded(*link, capture), host);
+            process::hold(world.held());
+            process::open(world);
             return AskOutcome::Lent;
         }
         Ok(Some(LendersReply::Gone)) => tell_kernels("linerate bypass has ended"),
@@ -325,7 +328,13 @@ fn begin() {
     }
 }
 
-fn world(wanted: &ClaimedAddresses, link: Xdp, host: Option<HostSecret>) -> BypassWorld {
+/// A link whose packets go to the launcher's file, if it has one.
+fn recorded(link: Xdp, capture: Option<File>) -> Pcap<Xdp> {
+    let shared = |file| PcapFile::shared(file, pcap::FILE_BYTES, machine::wall_offset_ns());
+    Pcap::new(link, capture.map(shared))
+}
+
+fn world(wanted: &ClaimedAddresses, link: Pcap<Xdp>, host: Option<HostSecret>) -> BypassWorld {
     let mut addresses: Vec<IpAddr> = wanted.addresses.iter().map(SocketAddr::ip).collect();
     addresses.dedup();
     let options =

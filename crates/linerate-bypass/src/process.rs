@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
+use linerate_net::Time;
+
 use crate::messages::{tell, tell_once};
 use crate::world::BypassWorld;
 use crate::{kernel, table, tally};
@@ -12,9 +14,9 @@ use crate::{kernel, table, tally};
 static WORLD: Mutex<Option<BypassWorld>> = Mutex::new(None);
 /// This process was forked from one that has asked for receive queues: it must touch nothing of it.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
-/// Descriptors that children close: a socket for each queue that one thread can have, the launcher's, and
-/// two of a detour.
-static HELD: [AtomicI32; 67] = [const { AtomicI32::new(-1) }; 67];
+/// Descriptors that children close: a socket for each queue that one thread can have, the launcher's, two of a
+/// detour, and the capture's.
+static HELD: [AtomicI32; 68] = [const { AtomicI32::new(-1) }; 68];
 /// The hooks of forks and of the end are set.
 static HOOKED: Once = Once::new();
 /// The longest time for which the end of a process waits for acknowledgements.
@@ -104,6 +106,7 @@ extern "C" fn at_exit() {
                 world.close_all();
             }
             world.turn_now();
+            world.write_capture(Time::NEVER);
             Ok(world.unacknowledged())
         });
         // A child has no world: it must not touch its parent's.

@@ -93,9 +93,9 @@ pub(crate) fn wait<T>(
 /// The driver's descriptors, and how long it may wait.
 fn rest(world: &mut BypassWorld, polled: &mut Vec<libc::pollfd>, left: Option<Duration>) -> Option<Duration> {
     let stack = world.net.stack_mut();
-    let until = stack.patience(None);
-    let limit = stack.link_mut().rest(until);
-    for descriptor in stack.link().descriptors() {
+    let until = stack.patience(stack.link().write_due());
+    let limit = stack.link_mut().link_mut().rest(until);
+    for descriptor in stack.link().link().descriptors() {
         let fd = std::os::fd::AsRawFd::as_raw_fd(&descriptor);
         polled.push(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     }

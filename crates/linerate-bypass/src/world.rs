@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 
+use linerate_net::link::pcap::Pcap;
 use linerate_net::link::xdp::Xdp;
 use linerate_net::sockets::{PollEntry, PollSetId, SocketFailure, SocketId, Sockets};
 use linerate_net::{FlowState, Time, Transport};
@@ -89,7 +90,7 @@ impl<T> Numbered<T> {
 
 /// All connections of the process.
 pub(crate) struct BypassWorld {
-    pub(crate) net: Sockets<Xdp>,
+    pub(crate) net: Sockets<Pcap<Xdp>>,
     named: Vec<Option<NamedThing>>,
     sockets: Numbered<OpenSocket>,
     sets: Numbered<OpenSet>,
@@ -120,7 +121,7 @@ pub(crate) struct BypassWorld {
 
 impl BypassWorld {
     /// No connections yet.
-    pub(crate) fn new(net: Sockets<Xdp>) -> BypassWorld {
+    pub(crate) fn new(net: Sockets<Pcap<Xdp>>) -> BypassWorld {
         BypassWorld {
             net,
             named: Vec::new(),
@@ -299,7 +300,7 @@ impl BypassWorld {
     /// The listeners are there, so packets may come.
     pub(crate) fn begin(&mut self) {
         if !self.begun {
-            let begun = self.net.stack_mut().link_mut().begin();
+            let begun = self.link_mut().begin();
             self.unless_lost(begun);
             self.begun = true;
         }
@@ -309,7 +310,7 @@ impl BypassWorld {
     /// connections go there.
     fn leave(&mut self) {
         if self.begun && !self.leaves {
-            let left = self.net.stack_mut().link_mut().leave();
+            let left = self.link_mut().leave();
             self.unless_lost(left);
             self.leaves = true;
         }
@@ -364,6 +365,8 @@ impl BypassWorld {
         while let Some(news) = self.net.news() {
             tell(&news);
         }
+        let now = self.net.now();
+        self.write_capture(now);
         self.hand_over();
         if self.has_left() {
             // Another process may have the queues.
@@ -374,19 +377,38 @@ impl BypassWorld {
         happened
     }
 
+    fn link_mut(&mut self) -> &mut Xdp {
+        self.net.stack_mut().link_mut().link_mut()
+    }
+
+    /// Descriptors that children close.
+    pub(crate) fn held(&self) -> Vec<i32> {
+        let link = self.net.stack().link();
+        link.link().lent_descriptors().into_iter().chain(link.descriptor()).collect()
+    }
+
+    /// Writes the recorded packets, if there is a file for them and if that is due at this time.
+    pub(crate) fn write_capture(&mut self, now: Time) {
+        let link = self.net.stack_mut().link_mut();
+        link.write_if_due(now);
+        if let Some(trouble) = link.trouble() {
+            tell(&trouble);
+        }
+    }
+
     /// Gives the queues to a successor that needs them, and keeps the connections.
     fn hand_over(&mut self) {
         let stack = self.net.stack_mut();
-        if stack.link().is_asked_for_queues() {
+        if stack.link().link().is_asked_for_queues() {
             let mut flows = Vec::new();
             stack.flows(0, usize::MAX, |flow| flows.push((flow.remote, flow.local.port())));
-            let done = stack.link_mut().give_queues_back(&flows);
+            let done = stack.link_mut().link_mut().give_queues_back(&flows);
             self.unless_lost(done);
-            self.to_hold = Some(self.net.stack().link().lent_descriptors());
-        } else if self.has_queues && !stack.link().has_queues() {
+            self.to_hold = Some(self.held());
+        } else if self.has_queues && !stack.link().link().has_queues() {
             // Their numbers are the program's again.
             self.has_queues = false;
-            self.to_hold = Some(stack.link().lent_descriptors());
+            self.to_hold = Some(self.held());
         }
     }
 
@@ -395,7 +417,7 @@ impl BypassWorld {
         let Some(tally) = tally::tally() else { return };
         let stack = self.net.stack();
         if self.turns.is_multiple_of(LOSSES) {
-            let counts = stack.link().counts();
+            let counts = stack.link().link().counts();
             self.lost = counts.overrun + counts.too_large;
         }
         let stats = stack.stats();

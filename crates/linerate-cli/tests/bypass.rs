@@ -34,9 +34,13 @@ fn library() -> Option<PathBuf> {
 }
 
 fn command(interface: &str, at: &str, library: &Path, command: &[&str]) -> Command {
+    command_with(interface, at, library, &[], command)
+}
+
+fn command_with(interface: &str, at: &str, library: &Path, options: &[&str], command: &[&str]) -> Command {
     let mut all = Command::new(env!("CARGO_BIN_EXE_linerate"));
-    all.args(["bypass", "--interface", interface, "--listen", at, "--"]);
-    all.args(command).env("LINERATE_BYPASS_LIBRARY", library);
+    all.args(["bypass", "--interface", interface, "--listen", at]);
+    all.args(options).arg("--").args(command).env("LINERATE_BYPASS_LIBRARY", library);
     all
 }
 
@@ -155,6 +159,16 @@ impl PackagedNginx {
 
     /// `listen`: what stands in its settings, `at`: the address that is ours.
     fn start_at(cable: &Cable, library: &Path, listen: &str, at: &str) -> Option<PackagedNginx> {
+        PackagedNginx::start_with(cable, library, [listen, at], &[])
+    }
+
+    /// `options`: more of the command's.
+    fn start_with(
+        cable: &Cable,
+        library: &Path,
+        [listen, at]: [&str; 2],
+        options: &[&str],
+    ) -> Option<PackagedNginx> {
         let nginx = program("nginx")?;
         let folder = tempfile::tempdir().expect("a folder");
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("set");
@@ -170,7 +184,7 @@ impl PackagedNginx {
         fs::write(&file, config).expect("a file");
         let said = fs::File::create(folder.path().join("said")).expect("a file");
         let program = [nginx.to_str().expect("a name"), "-c", file.to_str().expect("a name")];
-        let mut command = command(OURS, at, library, &program);
+        let mut command = command_with(OURS, at, library, options, &program);
         command.stdin(Stdio::null()).stderr(said);
         let launcher = cable.ours.run(|| command.spawn().expect("it starts"));
         Some(PackagedNginx { launcher, folder })
@@ -294,6 +308,63 @@ fn nginx_as_packaged_goes_to_the_background_reloads_and_quits() {
     signal("-QUIT", nginx.launcher.id());
     assert_eq!(nginx.launcher.wait().expect("it ends").code(), Some(0));
     assert!(!nginx.said().contains("[alert]"), "{}", nginx.said());
+}
+
+/// The workers are www-data's, and the file is root's.
+#[test]
+fn all_workers_and_generations_record_their_packets_in_one_file() {
+    let Some(library) = library() else { return };
+    let Some(cable) = Cable::new(2) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("run.pcap");
+    let path = file.to_str().expect("a name");
+    let Some(mut nginx) = PackagedNginx::start_with(&cable, &library, [AT, AT], &["--pcap-out", path]) else {
+        return;
+    };
+    let old = nginx.owners(2);
+    let mut ports = Vec::new();
+    let mut works = || {
+        cable.theirs.run(|| {
+            let mut clients: Vec<TcpStream> = (0..20).map(|_| connected()).collect();
+            clients.iter_mut().for_each(|client| assert!(ask(client).expect("served").ends_with("hello")));
+            ports.extend(clients.iter().map(|client| client.local_addr().expect("an address").port()));
+        });
+    };
+    works();
+    // The requests are in the file while the workers wait.
+    let asked = || String::from_utf8_lossy(&fs::read(&file).expect("there")).matches("GET / HTTP").count();
+    nginx.wait(|| asked() == 20);
+    signal("-HUP", nginx.launcher.id());
+    let all = nginx.owners(4);
+    assert!(all[2..].iter().all(|new| !old.contains(new)), "{all:?}");
+    works();
+    signal("-QUIT", nginx.launcher.id());
+    assert_eq!(nginx.launcher.wait().expect("it ends").code(), Some(0));
+    assert_eq!(asked(), 40);
+    assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
+    let said = run(&["explain", "--pcap", path, "--json", "-"]);
+    let document: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+    let counts = &document["counts"];
+    assert_eq!(
+        (counts["answered"].as_u64(), counts["connections"].as_u64()),
+        (Some(40), Some(40)),
+        "{counts:#}"
+    );
+    let Some(tshark) = program("tshark") else { return };
+    let streams = |filter: &str| {
+        let mut tshark = Command::new(&tshark);
+        let out = tshark.args(["-r", path, "-Y", filter, "-T", "fields", "-e", "tcp.dstport"]);
+        let out = out.output().expect("it runs");
+        assert!(out.status.success(), "{out:?}");
+        let mut ports: Vec<u16> =
+            String::from_utf8_lossy(&out.stdout).lines().map(|port| port.parse().expect("a port")).collect();
+        ports.sort_unstable();
+        ports
+    };
+    ports.sort_unstable();
+    assert_eq!(streams("http.response.code == 200"), ports);
+    assert_eq!(streams("tcp.flags == 0x12").len(), 40, "one SYN-ACK each");
+    assert_eq!(streams("_ws.malformed || tcp.analysis.lost_segment"), [0; 0]);
 }
 
 #[test]

@@ -5,8 +5,11 @@ mod library;
 mod program;
 pub(crate) mod status;
 
+use std::fs::File;
+use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clap::Args;
@@ -14,7 +17,8 @@ use linerate_net::link::xdp::Lender;
 
 use self::launch::Lending;
 use self::status::BypassFacts;
-use crate::fault::CommandFault;
+use crate::fault::{CommandFault, said};
+use crate::load::output::can_be_written;
 
 /// Run a server, unchanged, with its connections on TCP in user space (AF_XDP)
 ///
@@ -33,6 +37,12 @@ pub(crate) struct BypassArgs {
     /// An address that PROGRAM listens on, also as part of 0.0.0.0 or [::]; repeatable
     #[arg(long, value_name = "ADDR:PORT", required_unless_present = "status")]
     listen: Vec<SocketAddr>,
+
+    /// Write every packet of connections in user space into FILE, for tcpdump, Wireshark or linerate explain --pcap (at most 1 GiB)
+    ///
+    /// All processes write into it. It replaces FILE, and only root can read a new one.
+    #[arg(long, value_name = "FILE", conflicts_with = "status")]
+    pcap_out: Option<PathBuf>,
 
     /// Show what a running linerate bypass does: its processes, their queues, connections and bytes
     ///
@@ -72,14 +82,33 @@ pub(crate) fn run(args: &BypassArgs) -> Result<u8, CommandFault> {
     let runs = program::check(&file)?;
     let library = library::found()?;
     library::check_loads(&library, &runs)?;
+    if let Some(file) = &args.pcap_out {
+        can_be_written("--pcap-out", file, "name a file in a folder that exists")?;
+    }
     let facts = BypassFacts {
         interface,
         listen: args.listen.iter().map(SocketAddr::to_string).collect(),
         program: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         started: SystemTime::now(),
     };
-    let lender = Lender::open(&facts.interface, &args.listen).map_err(|error| CommandFault::from(&error))?;
+    let mut lender =
+        Lender::open(&facts.interface, &args.listen).map_err(|error| CommandFault::from(&error))?;
+    if let Some(path) = &args.pcap_out {
+        record(&mut lender, path).map_err(|error| {
+            CommandFault::input(format!("--pcap-out: {}: {}", path.display(), said(&error)))
+        })?;
+    }
     launch::run(&file, name, arguments, &library, Lending { lender, facts })
+}
+
+/// The program's processes may have no right to open the file, so they get its descriptor with their queues.
+fn record(lender: &mut Lender, path: &Path) -> io::Result<()> {
+    // What is recorded is what users send: a new file is its owner's alone.
+    let file = File::options().append(true).create(true).mode(0o600).open(path)?;
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    lender.record_in(file)
 }
 
 /// Whether this network namespace has an interface. The names in /sys may be another one's. Without a list, the

@@ -3,18 +3,20 @@
 //! with its IP header.
 //!
 //! Threads share one file and write a batch at a time. Records of one connection are in order;
-//! records of different threads are only roughly in order.
+//! records of different threads are only roughly in order. Processes can share one too.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::IpAddr;
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{Checksums, Link};
+use crate::sys::file::FileLock;
 use crate::{Time, Waker};
 
 /// Bytes of records that a thread collects before it writes them. Reason: the cost of a write is
@@ -48,15 +50,50 @@ const fn header() -> [u8; 24] {
     bytes
 }
 
-/// Where a capture is written. It appends, and can remove a partial write.
-trait CaptureSink: Write + Send {
-    fn cut(&mut self, len: u64) -> io::Result<()>;
+/// Where a capture is written.
+trait CaptureSink: Send {
+    /// Appends all of these records, or as far as that can be none. `false`: they do not fit. `end`: where
+    /// this writer's last record ends.
+    fn append(&mut self, records: &[u8], end: u64) -> io::Result<bool>;
 }
 
 impl CaptureSink for File {
-    fn cut(&mut self, len: u64) -> io::Result<()> {
-        self.set_len(len)
+    fn append(&mut self, records: &[u8], end: u64) -> io::Result<bool> {
+        self.write_all(records).inspect_err(|_| {
+            // A file that ends with a whole record can be read. If the truncation fails too, readers
+            // will report where it ends.
+            let _ = self.set_len(end);
+        })?;
+        Ok(true)
     }
+}
+
+/// A file that several processes write. Its descriptor appends.
+struct SharedCapture {
+    file: File,
+    limit: u64,
+}
+
+impl CaptureSink for SharedCapture {
+    fn append(&mut self, records: &[u8], _: u64) -> io::Result<bool> {
+        let locked = FileLock::of_process(&self.file)?;
+        let end = locked.file().metadata()?.len();
+        if end + records.len() as u64 > self.limit {
+            return Ok(false);
+        }
+        (&mut locked.file()).write_all(records).inspect_err(|_| {
+            let _ = locked.file().set_len(end);
+        })?;
+        Ok(true)
+    }
+}
+
+/// Begins a capture that several processes continue ([`PcapFile::shared`]). `file` must be empty.
+///
+/// # Errors
+/// The header cannot be written.
+pub fn begin_shared(file: &mut File) -> io::Result<()> {
+    file.write_all(&HEADER)
 }
 
 struct Inner {
@@ -90,6 +127,7 @@ pub struct PcapFile {
     told: AtomicBool,
     /// Wall-clock time minus the link's time, nanoseconds.
     wall_offset_ns: u64,
+    descriptor: Option<RawFd>,
 }
 
 impl fmt::Debug for PcapFile {
@@ -108,10 +146,26 @@ impl PcapFile {
         PcapFile::over(Box::new(File::create(path)?), limit, wall_offset_ns)
     }
 
+    /// One process's part in a capture file of several, which [`begin_shared`] began: together they write
+    /// `limit` bytes at most. The descriptor must append (O_APPEND). [`PcapFile::stats`] are this process's.
+    pub fn shared(file: File, limit: u64, wall_offset_ns: u64) -> Arc<PcapFile> {
+        let descriptor = Some(file.as_raw_fd());
+        PcapFile::begun(Box::new(SharedCapture { file, limit }), descriptor, limit, wall_offset_ns)
+    }
+
     fn over(mut sink: Box<dyn CaptureSink>, limit: u64, wall_offset_ns: u64) -> io::Result<Arc<PcapFile>> {
-        sink.write_all(&HEADER)?;
+        sink.append(&HEADER, 0)?;
+        Ok(PcapFile::begun(sink, None, limit, wall_offset_ns))
+    }
+
+    fn begun(
+        sink: Box<dyn CaptureSink>,
+        descriptor: Option<RawFd>,
+        limit: u64,
+        wall_offset_ns: u64,
+    ) -> Arc<PcapFile> {
         let begun = HEADER.len() as u64;
-        Ok(Arc::new(PcapFile {
+        Arc::new(PcapFile {
             inner: Mutex::new(Inner { sink, end: begun, error: None }),
             limit,
             claimed: AtomicU64::new(begun),
@@ -120,7 +174,8 @@ impl PcapFile {
             over: AtomicBool::new(false),
             told: AtomicBool::new(false),
             wall_offset_ns,
-        }))
+            descriptor,
+        })
     }
 
     /// Counters so far, without batches that threads still hold.
@@ -158,21 +213,18 @@ impl PcapFile {
     /// Writes a batch of records, all or none.
     fn write(&self, batch: &mut Vec<u8>, packets: &mut u64) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let result =
-            if inner.error.is_some() { Ok(false) } else { inner.sink.write_all(batch).map(|()| true) };
+        let end = inner.end;
+        let result = if inner.error.is_some() { Ok(false) } else { inner.sink.append(batch, end) };
         match result {
             Ok(true) => {
                 inner.end += batch.len() as u64;
                 self.packets.fetch_add(*packets, Relaxed);
             }
             Ok(false) => {
+                self.over.store(true, Relaxed);
                 self.left_out.fetch_add(*packets, Relaxed);
             }
             Err(error) => {
-                // A file that ends with a whole record can be read. If the truncation fails too,
-                // readers will report where it ends.
-                let end = inner.end;
-                let _ = inner.sink.cut(end);
                 inner.error = Some(error.to_string());
                 self.over.store(true, Relaxed);
                 self.left_out.fetch_add(*packets, Relaxed);
@@ -252,6 +304,31 @@ impl<L: Link> Pcap<L> {
     /// The link below, mutable.
     pub fn link_mut(&mut self) -> &mut L {
         &mut self.link
+    }
+
+    /// When recorded packets should be written; `None`: all are. For a caller that waits for the link by
+    /// itself instead of by [`Link::wait`].
+    pub fn write_due(&self) -> Option<Time> {
+        self.tape.as_ref().filter(|tape| !tape.batch.is_empty()).map(|tape| tape.since + BATCH_TIME)
+    }
+
+    /// Writes the recorded packets if that is due at this time.
+    pub fn write_if_due(&mut self, now: Time) {
+        if self.write_due().is_some_and(|due| now >= due)
+            && let Some(tape) = &mut self.tape
+        {
+            tape.write();
+        }
+    }
+
+    /// The descriptor of a file that processes share, which a forked child must close.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.tape.as_ref().and_then(|tape| tape.file.descriptor)
+    }
+
+    /// Why packets are left out, once ([`PcapFile::trouble`]).
+    pub fn trouble(&self) -> Option<String> {
+        self.tape.as_ref().and_then(|tape| tape.file.trouble())
     }
 }
 
@@ -359,9 +436,10 @@ mod tests {
     }
 
     impl CaptureSink for Disk {
-        fn cut(&mut self, len: u64) -> io::Result<()> {
-            self.0.lock().expect("no panic").truncate(len as usize);
-            Ok(())
+        fn append(&mut self, records: &[u8], end: u64) -> io::Result<bool> {
+            self.write_all(records)
+                .inspect_err(|_| self.0.lock().expect("no panic").truncate(end as usize))?;
+            Ok(true)
         }
     }
 
@@ -428,6 +506,39 @@ mod tests {
         assert_eq!(stats.bytes, 24 + stats.packets * 1500);
         assert_eq!(disk.0.lock().expect("no panic").len() as u64, stats.bytes);
         assert!(stats.packets > 0 && file.trouble().is_some_and(|said| said.contains("cannot be written")));
+    }
+
+    /// Two files are two processes' parts: each has its own descriptor, and counts its own bytes.
+    #[test]
+    fn processes_share_a_file_and_its_limit_and_lose_no_record() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("shared.pcap");
+        let open = || File::options().append(true).create(true).open(&path).expect("a file");
+        begin_shared(&mut open()).expect("a header");
+        let limit = 24 + 7 * 56 + 55;
+        let parts = [(); 2].map(|()| PcapFile::shared(open(), limit, 0));
+        let mut links = [link(&parts[0]), link(&parts[1])];
+        links.iter_mut().for_each(|link| send(link, 1, 40));
+        // Nothing is due yet, and then all.
+        links.iter_mut().for_each(|link| link.write_if_due(Time::ZERO));
+        assert_eq!(std::fs::metadata(&path).expect("there").len(), 24);
+        assert!(links.iter().all(|link| link.write_due().is_some()));
+        for link in &mut links {
+            link.write_if_due(Time::NEVER);
+            assert_eq!(link.write_due(), None);
+        }
+        assert_eq!(std::fs::metadata(&path).expect("there").len(), 24 + 4 * 56);
+        // Each has room for four records by its own count. Of both together, three fit.
+        links.iter_mut().for_each(|link| send(link, 1, 40));
+        drop(links);
+        assert_eq!(parts.each_ref().map(|part| part.stats().packets), [4, 2]);
+        assert_eq!(parts[1].stats().left_out, 2);
+        assert!(parts[1].trouble().is_some_and(|said| said.contains("its largest size, 471 bytes")));
+        let bytes = std::fs::read(&path).expect("there");
+        assert_eq!(
+            (bytes.len(), u32_at(&bytes, 0), u32_at(&bytes, 24 + 5 * 56 + 8)),
+            (24 + 6 * 56, 0xa1b2_3c4d, 40)
+        );
     }
 
     #[test]

@@ -16,6 +16,41 @@ pub(crate) fn send(socket: &impl AsRawFd, file: &File, at: u64, len: usize) -> i
     check_size(unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), &raw mut at, len) })
 }
 
+/// A lock of a whole file against other processes (F_SETLKW), also those with the same open file description.
+/// It ends with its process.
+pub(crate) struct FileLock<'a>(&'a File);
+
+impl FileLock<'_> {
+    /// Waits for the lock.
+    pub(crate) fn of_process(file: &File) -> io::Result<FileLock<'_>> {
+        loop {
+            match set_lock(file, libc::F_WRLCK) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                locked => return locked.map(|()| FileLock(file)),
+            }
+        }
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        self.0
+    }
+}
+
+impl Drop for FileLock<'_> {
+    fn drop(&mut self) {
+        // It cannot fail for a lock that is held.
+        let _ = set_lock(self.0, libc::F_UNLCK);
+    }
+}
+
+fn set_lock(file: &File, kind: libc::c_int) -> io::Result<()> {
+    // SAFETY: the structure is plain numbers, for which zero is a value: here, the whole file.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    // SAFETY: the descriptor is borrowed, and the kernel reads the structure, which lives through the call.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLKW, &raw const lock) }).map(drop)
+}
+
 /// `struct cachestat_range` and `struct cachestat` of linux/mman.h.
 #[repr(C)]
 struct CacheRange {

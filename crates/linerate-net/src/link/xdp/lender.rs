@@ -7,11 +7,13 @@
 //! lives.
 
 use std::collections::{HashSet, VecDeque};
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use crate::clock::monotonic;
+use crate::link::pcap;
 use crate::sock_diag::{SocketState, TcpSocket, tcp_sockets_that};
 use crate::sys::passing;
 use crate::sys::xdp::{Attachment, BoundSocket, BpfMap, MapKind, Mode, Program, SocketAbilities};
@@ -86,6 +88,8 @@ pub struct Lender {
     /// Connections that have ended, whose peers are asked once more.
     ask_again: VecDeque<(Time, Vec<[u8; FLOW_KEY]>)>,
     notes: Vec<String>,
+    /// What borrowers record their packets in.
+    capture: Option<File>,
 }
 
 impl Lender {
@@ -122,6 +126,7 @@ impl Lender {
             abilities,
             is_generic: attached.mode == Mode::Generic,
             host: secret.map(|secret| (secret.key, secret.ahead_ns)),
+            has_capture: false,
         };
         let descriptor = |e| preflight::refused("a descriptor", &e);
         Ok(Lender {
@@ -143,7 +148,20 @@ impl Lender {
             patient_until: None,
             ask_again: VecDeque::new(),
             notes: attached.notes,
+            capture: None,
         })
+    }
+
+    /// Lets all borrowers record their packets in this file ([`pcap::begin_shared`]), which must be empty and
+    /// open for appending (O_APPEND).
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn record_in(&mut self, mut file: File) -> io::Result<()> {
+        pcap::begin_shared(&mut file)?;
+        self.terms.has_capture = true;
+        self.capture = Some(file);
+        Ok(())
     }
 
     /// Notes for the user about how it was opened.
@@ -330,9 +348,10 @@ impl Lender {
             }
         }
         let message = self.terms.message();
-        let passed: Vec<BorrowedFd<'_>> =
-            sockets.iter().flat_map(|(_, socket)| [socket.fd.as_fd(), socket.memory.as_fd()]).collect();
-        let borrower = self.borrower(id)?;
+        let of_queues = sockets.iter().flat_map(|(_, socket)| [socket.fd.as_fd(), socket.memory.as_fd()]);
+        let passed: Vec<BorrowedFd<'_>> = of_queues.chain(self.capture.as_ref().map(File::as_fd)).collect();
+        let borrower = self.borrowers.iter_mut().find(|borrower| borrower.id == id);
+        let borrower = borrower.ok_or(io::ErrorKind::NotFound)?;
         passing::send(borrower.control.as_fd(), &message, &passed)?;
         drop(passed);
         borrower.pending = sockets;

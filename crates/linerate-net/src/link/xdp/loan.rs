@@ -2,6 +2,7 @@
 //! the other end of a pair of sockets that this process makes and sends it: so the lender knows who
 //! asks, and each learns of the other's end.
 
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -63,9 +64,11 @@ pub(super) struct LoanTerms {
     pub(super) is_generic: bool,
     /// Of the machine's secret: the key, and how far the clocks are apart.
     pub(super) host: Option<([u64; 2], u64)>,
+    /// The last descriptor that is passed is a file to record packets in.
+    pub(super) has_capture: bool,
 }
 
-const WORDS: usize = 11;
+const WORDS: usize = 12;
 
 impl LoanTerms {
     pub(super) fn message(&self) -> Vec<u8> {
@@ -82,6 +85,7 @@ impl LoanTerms {
             key[0],
             key[1],
             ahead,
+            self.has_capture.into(),
         ];
         let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
         [kind::LENT].into_iter().chain(bytes).collect()
@@ -106,6 +110,7 @@ impl LoanTerms {
             abilities: SocketAbilities { zero_copy: words[4] != 0, spans: words[5] != 0 },
             is_generic: words[6] != 0,
             host: (words[7] != 0).then_some(([words[8], words[9]], words[10])),
+            has_capture: words[11] != 0,
         })
     }
 
@@ -130,9 +135,15 @@ pub struct Borrower {
 /// A lender's reply.
 #[derive(Debug)]
 pub enum LendersReply {
-    /// A link over the lent queues, which gets packets once [`Xdp::begin`] was called, and the lender's
-    /// secret for numbers that outlive processes.
-    Lent(Box<Xdp>, Option<HostSecret>),
+    /// Queues, and what belongs to them.
+    Lent {
+        /// Over the lent queues. It gets packets once [`Xdp::begin`] was called.
+        link: Box<Xdp>,
+        /// The lender's secret for numbers that outlive processes.
+        host: Option<HostSecret>,
+        /// The file that all borrowers record their packets in ([`crate::link::pcap::PcapFile::shared`]).
+        capture: Option<File>,
+    },
     /// There is no free queue. This says why, and what would change it. A later reply may lend one.
     Wait(String),
     /// The lender has ended.
@@ -179,7 +190,7 @@ impl Borrower {
             passing::wait(&[control.as_fd()], Some(limit)).map_err(failed)?;
         }
         let mut bytes = [0; MESSAGE];
-        let (len, passed) = match passing::receive(control.as_fd(), &mut bytes) {
+        let (len, mut passed) = match passing::receive(control.as_fd(), &mut bytes) {
             Ok((0, _)) => {
                 self.control = None;
                 return Ok(Some(LendersReply::Gone));
@@ -194,9 +205,10 @@ impl Borrower {
         }
         let terms = LoanTerms::parse(message).ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))?;
         let control = self.control.take().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        let capture = if terms.has_capture { passed.pop().map(File::from) } else { None };
         let link = Xdp::lent(&terms, passed, control, interface, listen).map_err(failed)?;
         let host = terms.host.map(|(key, ahead_ns)| HostSecret { key, ahead_ns });
-        Ok(Some(LendersReply::Lent(Box::new(link), host)))
+        Ok(Some(LendersReply::Lent { link: Box::new(link), host, capture }))
     }
 }
 
@@ -312,6 +324,7 @@ mod tests {
             abilities: SocketAbilities { zero_copy: false, spans: true },
             is_generic: true,
             host: Some(([1, u64::MAX], 3)),
+            has_capture: true,
         };
         let message = terms.message();
         assert_eq!(LoanTerms::parse(&message), Some(terms));
