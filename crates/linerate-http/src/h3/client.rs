@@ -399,11 +399,10 @@ impl<S> H3Client<S> {
         let short = stream.content_left.is_some_and(|left| left > 0);
         match &stream.phase {
             ResponsePhase::Waiting => self.malformed(id, "a stream ends without a response", sink),
-            // The length of a body that is not sent (RFC 9110, section 8.6).
-            ResponsePhase::Held(_) if short && (stream.bodiless || stream.status == 304) => {
-                self.end_whole(id, sink);
+            // The length of a body that is not sent says nothing (RFC 9110, section 8.6).
+            _ if short && !stream.bodiless && stream.status != 304 => {
+                self.malformed(id, "a response ends before its announced length", sink);
             }
-            _ if short => self.malformed(id, "a response ends before its announced length", sink),
             ResponsePhase::Held(_) => self.end_whole(id, sink),
             ResponsePhase::Told | ResponsePhase::Trailed => self.end(id, sink),
         }

@@ -181,6 +181,16 @@ fn a_response_to_head_has_its_length_and_no_content() {
     bed.client.open(7, Expect::Head);
     bed.read(0, &response(&[(":status", "200"), ("content-length", "5")], b""), true).unwrap();
     assert_eq!(bed.lines(), ["7 whole 200 "]);
+    // Read part by part, or with its end in a later packet.
+    for status in ["200", "304"] {
+        let mut bed = H3ClientBed::of(0);
+        bed.heard.parts = true;
+        let expect = if status == "304" { Expect::Usual } else { Expect::Head };
+        bed.client.open(7, expect);
+        bed.read(0, &response(&[(":status", status), ("content-length", "5")], b""), false).unwrap();
+        bed.read(0, b"", true).unwrap();
+        assert_eq!(bed.lines().last().unwrap(), &format!("7 end {status}"));
+    }
 }
 
 #[test]
