@@ -81,3 +81,8 @@ pub(crate) const RECORD_BYTES: usize = 256 << 10;
 /// does not read must not grow our memory.
 #[cfg(feature = "quic")]
 pub(crate) const UNSENT_BYTES: usize = 64 << 20;
+
+/// Bytes of a request's body that are handed to QUIC at once; more follow when it has taken them. Reason: a
+/// server that does not read a body holds up no other, and a turn of the loop is worth its datagrams.
+#[cfg(feature = "quic")]
+pub(crate) const BODY_PIECE: u32 = 64 << 10;

@@ -357,6 +357,12 @@ pub trait Transport {
         turn
     }
 
+    /// When a turn has something to do though no descriptor has become ready: a time that has passed
+    /// means at once. For owners that wait elsewhere; [`Transport::turn`] itself knows.
+    fn next_turn(&self) -> Time {
+        Time::NEVER
+    }
+
     /// Lends received bytes to `take`, piece by piece, and returns the state afterwards.
     fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After;
 

@@ -370,6 +370,12 @@ impl QuicEndpoint {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
+    /// Whether there are events to take, or datagrams may leave now.
+    pub fn has_work(&self) -> bool {
+        let is_told = self.events.is_empty() && self.to_poll.is_empty();
+        !(is_told && self.replies.is_empty() && self.to_send.is_empty())
+    }
+
     /// Lets time pass.
     pub fn run_timers(&mut self, now: Time) {
         let at = self.instant(now);

@@ -38,6 +38,9 @@ pub struct QuicOptions {
     pub send_window: u64,
     /// A connection ends when nothing came for this long.
     pub idle: Duration,
+    /// A packet that asks for an acknowledgement leaves when nothing else did for this long, so that
+    /// nobody's idle timeout ends the connection; `None`: never (RFC 9000, section 10.1.2).
+    pub keep_alive: Option<Duration>,
     /// Connections that peers may have open; more are refused.
     pub connections: usize,
     /// Handshakes in progress beyond which a peer must prove its address by a Retry (RFC 9000, section
@@ -115,6 +118,7 @@ impl Default for QuicOptions {
             connection_window: 16 << 20,
             send_window: 8 << 20,
             idle: Duration::from_secs(30),
+            keep_alive: None,
             connections: 100_000,
             retry_above: 1000,
             steering: None,
@@ -155,6 +159,7 @@ impl QuicOptions {
             .stream_receive_window(VarInt::from_u32(self.stream_window))
             .receive_window(VarInt::from_u32(self.connection_window))
             .send_window(self.send_window)
+            .keep_alive_interval(self.keep_alive)
             .datagram_receive_buffer_size(None);
         let idle = IdleTimeout::try_from(self.idle).map_err(|_| QuicError::Option("the idle timeout"))?;
         transport.max_idle_timeout(Some(idle));

@@ -15,7 +15,7 @@ use crate::conversation::{
 use crate::limits::{COPIED_BODY, SEND_BYTES};
 use crate::{Loss, Run};
 pub(crate) use hearing::{HeardRequests, Hearing, Readings};
-use upload::{Upload, UploadStretch};
+pub(crate) use upload::{Upload, UploadStretch, keep_copied};
 
 /// State that the HTTP/2 connections of a core share.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub struct H2<R> {
     client: Client<HeardRequests>,
     answers: u32,
     readings: Readings<R>,
-    uploads: VecDeque<Upload>,
+    uploads: VecDeque<Upload<u32>>,
     given_back: Vec<(Run, Fate)>,
     /// When bytes came last.
     heard: Time,
@@ -330,7 +330,7 @@ impl<R> H2<R> {
         self.client.streams().find(|(_, request)| request.run.first == first).map(|(id, _)| id)
     }
 
-    fn upload_of(&mut self, first: u64) -> Option<&mut Upload> {
+    fn upload_of(&mut self, first: u64) -> Option<&mut Upload<u32>> {
         let id = self.stream_of(first)?;
         self.uploads.iter_mut().find(|upload| upload.id == id)
     }
@@ -463,13 +463,6 @@ impl<R> H2<R> {
             self.given_back.push(back);
         }
         if self.client.open_streams() == 0 { Err(Loss::SaidClose) } else { Ok(()) }
-    }
-}
-
-/// Copied bytes of a body become a part of it.
-fn keep_copied(body: &mut Vec<u8>, parts: &mut VecDeque<UploadStretch>) {
-    if !body.is_empty() {
-        parts.push_back(UploadStretch::Copied(std::mem::take(body)));
     }
 }
 

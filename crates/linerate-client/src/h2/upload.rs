@@ -7,20 +7,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use linerate_net::{Lent, Time};
 
-/// The part of a request's body that has not left.
+/// The part of a request's body that has not left; `I`: how its protocol numbers streams.
 #[derive(Debug)]
-pub(super) struct Upload {
-    pub(super) id: u32,
+pub(crate) struct Upload<I> {
+    pub(crate) id: I,
     parts: VecDeque<UploadStretch>,
     /// More is given later.
-    pub(super) follows: bool,
+    pub(crate) follows: bool,
     /// When a part of it left last.
     pub(super) since: Time,
 }
 
 /// A stretch of a body.
 #[derive(Debug)]
-pub(super) enum UploadStretch {
+pub(crate) enum UploadStretch {
     /// Bytes of this request.
     Copied(Vec<u8>),
     /// A range of bytes that stay where they are.
@@ -30,7 +30,7 @@ pub(super) enum UploadStretch {
 }
 
 impl UploadStretch {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             UploadStretch::Copied(bytes) => bytes.len(),
             UploadStretch::Shared(_, _, range) => range.len(),
@@ -55,22 +55,22 @@ impl UploadStretch {
     }
 }
 
-impl Upload {
-    pub(super) fn new(id: u32, parts: VecDeque<UploadStretch>, follows: bool, since: Time) -> Upload {
+impl<I> Upload<I> {
+    pub(crate) fn new(id: I, parts: VecDeque<UploadStretch>, follows: bool, since: Time) -> Upload<I> {
         Upload { id, parts, follows, since }
     }
 
-    pub(super) fn give(&mut self, piece: Bytes) {
+    pub(crate) fn give(&mut self, piece: Bytes) {
         self.parts.push_back(UploadStretch::Counted(piece));
     }
 
     /// Nothing of it is left, and nothing follows.
-    pub(super) fn ends(&self) -> bool {
+    pub(crate) fn ends(&self) -> bool {
         self.parts.is_empty() && !self.follows
     }
 
     /// Takes the next bytes off, `most` of them at most.
-    pub(super) fn take(&mut self, most: u32) -> Option<UploadStretch> {
+    pub(crate) fn take(&mut self, most: u32) -> Option<UploadStretch> {
         let mut part = self.parts.pop_front()?;
         if part.len() <= most as usize {
             return Some(part);
@@ -80,11 +80,18 @@ impl Upload {
         Some(first)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.parts.iter().map(UploadStretch::len).sum()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
+    }
+}
+
+/// Copied bytes of a body become a part of it.
+pub(crate) fn keep_copied(body: &mut Vec<u8>, parts: &mut VecDeque<UploadStretch>) {
+    if !body.is_empty() {
+        parts.push_back(UploadStretch::Copied(std::mem::take(body)));
     }
 }

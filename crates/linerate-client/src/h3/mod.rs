@@ -1,16 +1,15 @@
 //! HTTP/3 on one connection: each request has a stream of its own, which QUIC keeps apart from the others.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use linerate_http::h2::BlockCache;
 use linerate_http::h3::{H3Client, H3Code, H3Error, frame_kind, put_data_head, put_frame};
-use linerate_net::{Close, Lent, NetError, NetErrorKind, Time};
+use linerate_net::{Close, NetError, NetErrorKind, Time};
 
 use crate::conversation::{BodyPart, Conversation, Facts, Fate, Out, ProtocolRefused, Requests, Responses};
-use crate::h2::{HeardRequests, Hearing, Readings};
-use crate::limits::{COPIED_BODY, SEND_BYTES};
+use crate::h2::{HeardRequests, Hearing, Readings, Upload, UploadStretch, keep_copied};
+use crate::limits::{BODY_PIECE, COPIED_BODY, SEND_BYTES};
 use crate::quic::records::{RecordKind, StreamRecordHead, each_record, put_record};
 use crate::{Loss, Run};
 
@@ -33,6 +32,7 @@ pub struct H3<R> {
     client: H3Client<HeardRequests>,
     answers: u32,
     readings: Readings<R>,
+    uploads: Vec<PacedUpload>,
     given_back: Vec<(Run, Fate)>,
     /// Requests that QUIC admits in all.
     admitted: u64,
@@ -48,19 +48,12 @@ pub struct H3<R> {
     frames: Vec<u8>,
 }
 
-/// A stretch of a body that is sent from where it is.
-enum LargeStretch {
-    Shared(Arc<[u8]>, Option<Lent>, std::ops::Range<usize>),
-    Counted(Bytes),
-}
-
-impl LargeStretch {
-    fn len(&self) -> usize {
-        match self {
-            LargeStretch::Shared(_, _, range) => range.len(),
-            LargeStretch::Counted(bytes) => bytes.len(),
-        }
-    }
+/// The body of a request that leaves piece by piece.
+#[derive(Debug)]
+struct PacedUpload {
+    body: Upload<u64>,
+    /// QUIC has not taken the last piece yet.
+    waits: bool,
 }
 
 impl<R: Default> Conversation for H3<R> {
@@ -72,6 +65,7 @@ impl<R: Default> Conversation for H3<R> {
             client: H3Client::default(),
             answers: 0,
             readings: Readings::default(),
+            uploads: Vec::new(),
             given_back: Vec::new(),
             admitted: 0,
             heard: Time::ZERO,
@@ -146,7 +140,7 @@ impl<R: Default> Conversation for H3<R> {
         }
         self.frames = fixed;
         self.flush(out)?;
-        Ok(bytes)
+        Ok(bytes + self.send_bodies(out)?)
     }
 
     fn handle_bytes<E: Responses<Reading = R>>(
@@ -157,7 +151,7 @@ impl<R: Default> Conversation for H3<R> {
         events: &mut E,
     ) -> Result<(), Loss> {
         self.heard = now;
-        let H3 { client, readings, answers, given_back, .. } = self;
+        let H3 { client, readings, uploads, answers, given_back, .. } = self;
         let H3Shared { blocks, facts } = shared;
         let mut hearing = Hearing::new(now, events, readings, answers, given_back, facts);
         let (mut broken, mut ended, mut admitted) = (None, None, self.admitted);
@@ -171,6 +165,11 @@ impl<R: Default> Conversation for H3<R> {
                 }
                 RecordKind::Room => {
                     admitted = head.number;
+                    Ok(())
+                }
+                RecordKind::Taken => {
+                    let of_it = |upload: &&mut PacedUpload| upload.body.id == head.number;
+                    uploads.iter_mut().find(of_it).into_iter().for_each(|upload| upload.waits = false);
                     Ok(())
                 }
                 kind => {
@@ -209,6 +208,7 @@ impl<R: Default> Conversation for H3<R> {
 
     fn send_pending(&mut self, _: &mut impl Requests, out: &mut impl Out) -> Result<u64, NetError> {
         self.put_control();
+        self.drop_uploads();
         for (id, code) in self.client.given_up().drain(..) {
             // The code stands in the record's length: those of HTTP/3 fit.
             let len = u32::try_from(code.0).unwrap_or(u32::MAX);
@@ -216,7 +216,7 @@ impl<R: Default> Conversation for H3<R> {
             self.out.extend_from_slice(&head.bytes());
         }
         self.flush(out)?;
-        Ok(0)
+        self.send_bodies(out)
     }
 
     fn given_back(&mut self, mut each: impl FnMut(Run, Fate)) {
@@ -231,9 +231,36 @@ impl<R: Default> Conversation for H3<R> {
         self.client.go_away().is_some()
     }
 
+    fn held_back(&self) -> usize {
+        self.uploads.iter().map(|upload| upload.body.len()).sum()
+    }
+
+    fn hold(&mut self, first: u64, held: bool) {
+        if let Some(id) = self.stream_of(first) {
+            let kind = if held { RecordKind::Hold } else { RecordKind::Resume };
+            put_record(kind, id, &[], &mut self.out);
+        }
+    }
+
+    fn upload_backlog(&self, first: u64) -> Option<usize> {
+        let id = self.stream_of(first)?;
+        self.uploads.iter().find(|upload| upload.body.id == id).map(|upload| upload.body.len())
+    }
+
+    fn give(&mut self, first: u64, piece: Bytes) {
+        if let Some(body) = self.upload_of(first) {
+            body.give(piece);
+        }
+    }
+
+    fn give_end(&mut self, first: u64) {
+        if let Some(body) = self.upload_of(first) {
+            body.follows = false;
+        }
+    }
+
     fn cancel(&mut self, first: u64) -> Option<Run> {
-        let id = self.client.streams().find(|(_, request)| request.run.first == first)?.0;
-        self.cancel_stream(id)
+        self.cancel_stream(self.stream_of(first)?)
     }
 
     fn cancel_oldest(&mut self) -> Option<Run> {
@@ -282,6 +309,15 @@ impl<R: Default> Conversation for H3<R> {
 }
 
 impl<R: Default> H3<R> {
+    fn stream_of(&self, first: u64) -> Option<u64> {
+        self.client.streams().find(|(_, request)| request.run.first == first).map(|(id, _)| id)
+    }
+
+    fn upload_of(&mut self, first: u64) -> Option<&mut Upload<u64>> {
+        let id = self.stream_of(first)?;
+        self.uploads.iter_mut().map(|upload| &mut upload.body).find(|body| body.id == id)
+    }
+
     fn oldest_stream(&self) -> Option<(u64, HeardRequests)> {
         let sent = |(id, request): &(u64, HeardRequests)| (request.run.stamp.sent, *id);
         self.client.streams().map(|(id, request)| (id, *request)).min_by_key(sent)
@@ -302,7 +338,8 @@ impl<R: Default> H3<R> {
         }
     }
 
-    /// A request that differs from others or has a body. Large stretches of it leave from where they are.
+    /// A request that differs from others or has a body. Large stretches of it leave from where they are; those
+    /// that belong to it alone, and what follows, leave piece by piece.
     fn put_request(
         &mut self,
         id: u64,
@@ -310,60 +347,116 @@ impl<R: Default> H3<R> {
         requests: &mut impl Requests,
         out: &mut impl Out,
     ) -> Result<u64, NetError> {
-        let H3 { section, out: records, .. } = self;
+        let H3 { section, out: records, uploads, .. } = self;
         section.clear();
-        let (mut small, mut large, mut behind) = (Vec::new(), VecDeque::new(), Vec::new());
-        requests.write_h2(run, section, |part| {
-            let stretch = match part {
-                BodyPart::Copied(bytes) => return behind.extend_from_slice(bytes),
-                BodyPart::Counted(bytes) if bytes.len() < COPIED_BODY => {
-                    return behind.extend_from_slice(bytes);
-                }
-                BodyPart::Counted(bytes) => LargeStretch::Counted(bytes.clone()),
-                BodyPart::Shared(bytes, lent, range) => LargeStretch::Shared(bytes.clone(), lent, range),
-                // No owner of this conversation begins such a body.
-                BodyPart::Follows => return,
-            };
-            large.push_back((std::mem::take(&mut behind), stretch));
+        let (mut head, mut parts, mut copied) = (Vec::new(), VecDeque::new(), Vec::new());
+        let (mut follows, mut is_paced) = (false, false);
+        requests.write_h2(run, section, |part| match part {
+            BodyPart::Copied(bytes) => copied.extend_from_slice(bytes),
+            BodyPart::Follows => follows = true,
+            BodyPart::Counted(bytes) if bytes.len() < COPIED_BODY => copied.extend_from_slice(bytes),
+            BodyPart::Counted(bytes) => {
+                is_paced = true;
+                keep_copied(&mut copied, &mut parts);
+                parts.push_back(UploadStretch::Counted(bytes.clone()));
+            }
+            BodyPart::Shared(bytes, lent, range) => {
+                keep_copied(&mut copied, &mut parts);
+                parts.push_back(UploadStretch::Shared(bytes.clone(), lent, range));
+            }
         });
-        put_frame(frame_kind::HEADERS, section, &mut small);
-        let body = large.iter().map(|(before, stretch)| before.len() + stretch.len()).sum::<usize>();
-        let body = body + behind.len();
-        if body > 0 {
-            put_data_head(body as u64, &mut small);
+        put_frame(frame_kind::HEADERS, section, &mut head);
+        if follows || is_paced {
+            keep_copied(&mut copied, &mut parts);
+            put_record(RecordKind::Bytes, id, &head, records);
+            let body = Upload::new(id, parts, follows, run.stamp.due);
+            uploads.push(PacedUpload { body, waits: false });
+            return Ok(head.len() as u64);
         }
-        let bytes = small.len() + body;
-        if large.is_empty() {
-            small.extend_from_slice(&behind);
-            put_record(RecordKind::Last, id, &small, records);
+        let body = parts.iter().map(UploadStretch::len).sum::<usize>() + copied.len();
+        if body > 0 {
+            put_data_head(body as u64, &mut head);
+        }
+        let bytes = head.len() + body;
+        if parts.is_empty() {
+            head.extend_from_slice(&copied);
+            put_record(RecordKind::Last, id, &head, records);
             return Ok(bytes as u64);
         }
-        put_record(RecordKind::Bytes, id, &small, records);
-        for (before, stretch) in large {
-            put_record(RecordKind::Bytes, id, &before, &mut self.out);
-            self.put_stretch(id, stretch, out)?;
+        put_record(RecordKind::Bytes, id, &head, records);
+        for stretch in parts {
+            self.put_stretch(id, &stretch, out)?;
         }
-        put_record(RecordKind::Last, id, &behind, &mut self.out);
+        put_record(RecordKind::Last, id, &copied, &mut self.out);
         Ok(bytes as u64)
     }
 
-    fn put_stretch(&mut self, id: u64, stretch: LargeStretch, out: &mut impl Out) -> Result<(), NetError> {
+    fn put_stretch(&mut self, id: u64, stretch: &UploadStretch, out: &mut impl Out) -> Result<(), NetError> {
         let mut at = 0;
         while at < stretch.len() {
             let len = (stretch.len() - at).min(RECORD_BODY);
             let head = StreamRecordHead { number: id, len: len as u32, kind: RecordKind::Bytes };
             self.out.extend_from_slice(&head.bytes());
-            self.flush(out)?;
-            match &stretch {
-                LargeStretch::Shared(bytes, lent, range) => {
+            match stretch {
+                UploadStretch::Copied(bytes) => self.out.extend_from_slice(&bytes[at..at + len]),
+                UploadStretch::Shared(bytes, lent, range) => {
+                    self.flush(out)?;
                     let from = range.start + at;
                     out.send_shared(bytes, *lent, from..from + len)?;
                 }
-                LargeStretch::Counted(bytes) => out.send_counted(bytes.slice(at..at + len))?,
+                UploadStretch::Counted(bytes) => {
+                    self.flush(out)?;
+                    out.send_counted(bytes.slice(at..at + len))?;
+                }
             }
             at += len;
         }
         Ok(())
+    }
+
+    /// Bodies whose request has ended leave no further: the server responded before it had them, say.
+    fn drop_uploads(&mut self) {
+        let H3 { uploads, client, .. } = self;
+        uploads.retain(|PacedUpload { body, .. }| {
+            let is_open = client.is_open(body.id);
+            if !is_open {
+                client.given_up().push((body.id, H3Code::REQUEST_CANCELLED));
+            }
+            is_open
+        });
+    }
+
+    /// Sends the next piece of each body whose last one QUIC has taken.
+    fn send_bodies(&mut self, out: &mut impl Out) -> Result<u64, NetError> {
+        let (mut at, mut bytes) = (0, 0);
+        while at < self.uploads.len() && !out.is_full() {
+            let PacedUpload { body, waits } = &mut self.uploads[at];
+            let id = body.id;
+            if *waits || (body.is_empty() && body.follows) {
+                at += 1;
+                continue;
+            }
+            let piece = body.take(BODY_PIECE);
+            let ends = body.ends();
+            *waits = true;
+            if let Some(piece) = piece {
+                self.frames.clear();
+                put_data_head(piece.len() as u64, &mut self.frames);
+                put_record(RecordKind::Bytes, id, &self.frames, &mut self.out);
+                bytes += (self.frames.len() + piece.len()) as u64;
+                self.put_stretch(id, &piece, out)?;
+            }
+            if ends {
+                put_record(RecordKind::Last, id, &[], &mut self.out);
+                self.uploads.swap_remove(at);
+            } else {
+                put_record(RecordKind::Taken, id, &[], &mut self.out);
+                at += 1;
+            }
+            self.flush(out)?;
+        }
+        self.flush(out)?;
+        Ok(bytes)
     }
 
     fn flush(&mut self, out: &mut impl Out) -> Result<(), NetError> {

@@ -1,6 +1,6 @@
 //! Bytes of streams that wait for the peer's windows.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use linerate_quic::{QuicConn, QuicEndpoint, QuicStream, StreamWrite};
@@ -13,6 +13,12 @@ struct WaitingStream {
     pieces: VecDeque<Bytes>,
     /// The stream ends behind them.
     ends: bool,
+}
+
+impl WaitingStream {
+    fn len(&self) -> usize {
+        self.pieces.iter().map(Bytes::len).sum()
+    }
 }
 
 /// A record whose bytes are still being handed over.
@@ -30,6 +36,12 @@ pub(super) struct Outgoing {
     waiting: BTreeMap<u64, WaitingStream>,
     /// Bytes in `waiting`.
     unsent: usize,
+    /// The application waits until QUIC has taken what waits of these streams.
+    asked: BTreeSet<u64>,
+    /// Streams of which that has happened, and the application has not been told.
+    taken: Vec<u64>,
+    /// Streams that the application does not read for now.
+    held: BTreeSet<u64>,
 }
 
 /// A connection of an endpoint, to write on.
@@ -50,9 +62,26 @@ impl WriteTo<'_> {
 }
 
 impl Outgoing {
-    /// Bytes that wait.
-    pub(super) fn unsent(&self) -> usize {
+    /// Bytes that wait, in all.
+    pub(super) fn all_unsent(&self) -> usize {
         self.unsent
+    }
+
+    /// Bytes that wait, but for streams of which the application gives no more before they have left: a server
+    /// that does not read one of these keeps no other from sending.
+    pub(super) fn unsent(&self) -> usize {
+        let asked = self.asked.iter().filter_map(|id| self.waiting.get(id));
+        self.unsent - asked.map(WaitingStream::len).sum::<usize>()
+    }
+
+    /// Streams whose bytes QUIC has taken, since the last call.
+    pub(super) fn newly_taken(&mut self) -> impl Iterator<Item = u64> {
+        self.taken.drain(..)
+    }
+
+    /// Whether the application reads nothing of a stream for now.
+    pub(super) fn is_held(&self, id: u64) -> bool {
+        self.held.contains(&id)
     }
 
     /// Whether some of a stream's bytes wait.
@@ -63,7 +92,15 @@ impl Outgoing {
     /// Nothing more of a stream leaves.
     pub(super) fn forget(&mut self, id: u64) {
         if let Some(stream) = self.waiting.remove(&id) {
-            self.unsent -= stream.pieces.iter().map(Bytes::len).sum::<usize>();
+            self.unsent -= stream.len();
+            self.is_taken(id);
+        }
+    }
+
+    /// Nothing of a stream waits any more.
+    fn is_taken(&mut self, id: u64) {
+        if self.asked.remove(&id) {
+            self.taken.push(id);
         }
     }
 
@@ -97,9 +134,20 @@ impl Outgoing {
 
     fn begin(&mut self, head: StreamRecordHead, to: &mut WriteTo<'_>) {
         let (stream, ends) = (head.number, head.kind == RecordKind::Last);
+        match head.kind {
+            RecordKind::Taken if self.waits(stream) => drop(self.asked.insert(stream)),
+            RecordKind::Taken => self.taken.push(stream),
+            RecordKind::Hold => drop(self.held.insert(stream)),
+            RecordKind::Resume => drop(self.held.remove(&stream)),
+            _ => {}
+        }
+        if matches!(head.kind, RecordKind::Taken | RecordKind::Hold | RecordKind::Resume) {
+            return;
+        }
         if head.kind == RecordKind::Reset {
             // The code stands in its length.
             self.forget(stream);
+            self.held.remove(&stream);
             let (id, code) = (QuicStream::of_id(stream), u64::from(head.len));
             // Either direction may have ended before.
             let _ = to.endpoint.reset(to.conn, id, code);
@@ -181,6 +229,7 @@ impl Outgoing {
         }
         let ends = stream.ends;
         self.waiting.remove(&id);
+        self.is_taken(id);
         if ends {
             let _ = to.endpoint.finish(to.conn, QuicStream::of_id(id));
         }

@@ -23,6 +23,12 @@ pub(crate) enum RecordKind {
     EndedByPeer = 5,
     /// No stream: the peer broke the rules of QUIC: in words.
     Broken = 6,
+    /// To the transport: says when QUIC has taken all bytes of the stream so far. From it: QUIC has.
+    Taken = 7,
+    /// To the transport: reads nothing more of the stream for now.
+    Hold = 8,
+    /// To the transport: reads the stream again.
+    Resume = 9,
 }
 
 impl RecordKind {
@@ -34,6 +40,9 @@ impl RecordKind {
             3 => RecordKind::Room,
             4 => RecordKind::Closed,
             5 => RecordKind::EndedByPeer,
+            7 => RecordKind::Taken,
+            8 => RecordKind::Hold,
+            9 => RecordKind::Resume,
             _ => RecordKind::Broken,
         }
     }

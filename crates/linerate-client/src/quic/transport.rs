@@ -60,6 +60,13 @@ struct QuicEntry {
     outgoing: Outgoing,
 }
 
+impl QuicEntry {
+    /// Whether a stream that the application reads has something for it.
+    fn has_readable(&self) -> bool {
+        self.readable.iter().any(|stream| !self.outgoing.is_held(stream.id()))
+    }
+}
+
 /// QUIC over datagrams, as a [`Transport`] whose bytes are records of streams. Only conversations that know
 /// these can use it: HTTP/3's.
 pub struct QuicTransport<D> {
@@ -79,6 +86,8 @@ pub struct QuicTransport<D> {
     ready: Vec<DatagramSocket>,
     out: Vec<u8>,
     incoming: Vec<u8>,
+    /// Datagrams came in the last turn.
+    has_moved: bool,
     totals: Arc<Mutex<QuicTotals>>,
 }
 
@@ -98,6 +107,7 @@ impl<D: Datagrams> QuicTransport<D> {
             ready: Vec::new(),
             out: Vec::new(),
             incoming: Vec::new(),
+            has_moved: false,
             totals: Arc::new(Mutex::new(QuicTotals::default())),
         }
     }
@@ -128,6 +138,18 @@ impl<D: Datagrams> QuicTransport<D> {
             && !std::mem::replace(&mut entry.is_listed, true)
         {
             self.listed.push(conn);
+        }
+    }
+
+    /// Tells the application of streams whose bytes QUIC has taken.
+    fn tell_taken(&mut self, conn: Conn) {
+        let Some(entry) = self.entry(conn) else { return };
+        let before = entry.notices.len();
+        for id in entry.outgoing.newly_taken() {
+            put_record(RecordKind::Taken, id, &[], &mut entry.notices);
+        }
+        if entry.notices.len() > before {
+            self.list(conn);
         }
     }
 
@@ -216,11 +238,14 @@ impl<D: Datagrams> QuicTransport<D> {
                 if waited && entry.outgoing.unsent() == 0 {
                     events.push(Event::Drained { conn });
                 }
+                self.tell_taken(conn);
             }
             QuicEvent::Stopped { conn, stream, .. } => {
-                if let Some(entry) = self.entry(application(conn)) {
+                let conn = application(conn);
+                if let Some(entry) = self.entry(conn) {
                     entry.outgoing.forget(stream.id());
                 }
+                self.tell_taken(conn);
             }
             QuicEvent::Room { conn, unidirectional: false } => self.open_ahead(application(conn)),
             QuicEvent::Room { .. } | QuicEvent::Accepted { .. } => {}
@@ -274,6 +299,7 @@ impl<D: Datagrams> QuicTransport<D> {
             put_record(RecordKind::Room, entry.opened, &[], &mut entry.notices);
             self.list(conn);
         }
+        self.tell_taken(conn);
     }
 
     fn lost(&mut self, conn: Conn, how: &QuicLost) {
@@ -328,6 +354,7 @@ impl<D: Datagrams> QuicTransport<D> {
         let Some(entry) = entries.get_mut(conn.slot()).and_then(Option::as_mut) else { return };
         incoming.clear();
         let mut streams = std::mem::take(&mut entry.readable);
+        let held: Vec<_> = streams.extract_if(.., |stream| entry.outgoing.is_held(stream.id())).collect();
         for stream in streams.drain(..) {
             let start = incoming.len();
             let mut head = StreamRecordHead { number: stream.id(), len: 0, kind: RecordKind::Bytes };
@@ -356,6 +383,7 @@ impl<D: Datagrams> QuicTransport<D> {
                 incoming.clear();
             }
         }
+        streams.extend(held);
         entry.readable = streams;
         incoming.append(&mut entry.notices);
         if !incoming.is_empty() {
@@ -439,11 +467,20 @@ impl<D: Datagrams> Transport for QuicTransport<D> {
         let mut ready = std::mem::take(&mut self.ready);
         let turned = self.net.turn(until, &mut ready);
         let now = self.net.now();
+        self.has_moved = !ready.is_empty();
         ready.drain(..).for_each(|socket| self.receive_from(socket, now));
         self.ready = ready;
         self.endpoint.run_timers(now);
         self.collect(events);
         turned
+    }
+
+    fn next_turn(&self) -> Time {
+        let is_found = self.has_moved || self.net.has_more();
+        if is_found || self.endpoint.has_work() || !(self.listed.is_empty() && self.failed.is_empty()) {
+            return Time::ZERO;
+        }
+        self.endpoint.deadline().unwrap_or(Time::NEVER)
     }
 
     fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After {
@@ -459,12 +496,17 @@ impl<D: Datagrams> Transport for QuicTransport<D> {
         if let Some(After::Failed(error)) = entry.end {
             return Err(error);
         }
-        if entry.outgoing.unsent() > UNSENT_BYTES {
+        if entry.outgoing.all_unsent() > UNSENT_BYTES {
             return Err(NetError::of(NetErrorKind::NoMemory));
         }
         if let Some(last) = entry.outgoing.take(bytes, &mut to) {
             entry.used = entry.used.max(last / 4 + 1);
             self.open_ahead(conn);
+        }
+        self.tell_taken(conn);
+        // Of a stream that is read again something may wait.
+        if self.entry(conn).is_some_and(|entry| entry.has_readable()) {
+            self.list(conn);
         }
         Ok(())
     }

@@ -23,6 +23,16 @@ pub struct StreamFieldCoding {
 impl StreamFieldCoding {
     /// HTTP/2's (RFC 7541). HTTP/3's is [`QPACK`](crate::h3::QPACK).
     pub const HPACK: StreamFieldCoding = StreamFieldCoding { prefix: |_| (), line: field, name: field_name };
+
+    /// Appends what fields begin with.
+    pub fn begin(&self, out: &mut Vec<u8>) {
+        (self.prefix)(out);
+    }
+
+    /// Appends a field, whose name is in lower case.
+    pub fn put(&self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        (self.line)(name, value, out);
+    }
 }
 
 /// A request compiled for HTTP/2 (RFC 9113, section 8.3.1) or HTTP/3 (RFC 9114, section 4.3.1).

@@ -133,6 +133,11 @@ impl<S> H3Client<S> {
         self.streams.iter().map(|(id, stream)| (*id, &stream.data))
     }
 
+    /// Whether a request is in flight on this stream.
+    pub fn is_open(&self, id: u64) -> bool {
+        self.streams.contains_key(&id)
+    }
+
     /// Begins a request; returns its stream.
     pub fn open(&mut self, data: S, expect: Expect) -> u64 {
         let id = self.next;
@@ -358,9 +363,13 @@ impl<S> H3Client<S> {
             return Err(H3Error::new(H3Code::FRAME_UNEXPECTED, why));
         }
         // The announced length of a response to HEAD is that of another response (RFC 9110, 9.3.2).
-        if stream.bodiless {
+        if stream.bodiless && !content.is_empty() {
             self.malformed(id, "a response to HEAD has content", sink);
             return Ok(());
+        }
+        if stream.bodiless {
+            // An empty frame is none.
+            return if last { self.finish(id, false, sink) } else { Ok(()) };
         }
         let len = content.len() as u64;
         let left = stream.content_left.map_or(Some(None), |left| left.checked_sub(len).map(Some));

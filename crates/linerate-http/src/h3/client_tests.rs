@@ -191,6 +191,17 @@ fn a_response_to_head_has_its_length_and_no_content() {
         bed.read(0, b"", true).unwrap();
         assert_eq!(bed.lines().last().unwrap(), &format!("7 end {status}"));
     }
+    // An empty DATA frame is no content.
+    for ends in [false, true] {
+        let mut bed = H3ClientBed::of(0);
+        bed.client.open(7, Expect::Head);
+        let mut bytes = response(&[(":status", "200"), ("content-length", "5")], b"");
+        bytes.extend([0, 0]);
+        bed.read(0, &bytes, ends).unwrap();
+        assert_eq!(bed.client.open_streams(), u32::from(!ends));
+        bed.read(0, b"", true).unwrap();
+        assert_eq!(bed.lines(), ["7 whole 200 "]);
+    }
 }
 
 #[test]

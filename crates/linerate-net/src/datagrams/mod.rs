@@ -211,6 +211,12 @@ pub trait Datagrams {
     /// Waiting itself fails.
     fn turn(&mut self, until: Option<Time>, ready: &mut Vec<DatagramSocket>) -> io::Result<()>;
 
+    /// Whether the next turn reports sockets that no descriptor tells of: they have more than one turn's
+    /// share.
+    fn has_more(&self) -> bool {
+        false
+    }
+
     /// Hands over datagrams that came, those of one peer that came together at a time. Other sockets have
     /// their turn after a bounded number.
     fn receive(&mut self, socket: DatagramSocket, take: impl FnMut(ReceivedDatagrams<'_>)) -> DatagramsAfter;

@@ -163,6 +163,10 @@ impl Datagrams for UdpEpoll {
         Ok(())
     }
 
+    fn has_more(&self) -> bool {
+        !self.again.is_empty()
+    }
+
     fn receive(
         &mut self,
         socket: DatagramSocket,

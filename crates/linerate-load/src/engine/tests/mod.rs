@@ -1,5 +1,6 @@
 //! The engine against scripted servers in memory and in virtual time: no socket, no sleep.
 
+mod h3_server;
 mod hanging;
 mod http2;
 mod http3;
