@@ -79,7 +79,7 @@ impl Builder {
         self
     }
 
-    /// Requests in flight on each connection, at most; 1 to 16384. By default 64; 1 turns pipelining off. By HTTP/2
+    /// Requests in flight on each connection, at most; 1 to 16384. By default 64; 1 turns pipelining off. By HTTP/2 and HTTP/3
     /// these are streams, by default 256, and the server may admit fewer.
     pub fn depth(mut self, depth: u32) -> Builder {
         (self.options.depth, self.options.streams) = (depth, depth);
@@ -158,13 +158,14 @@ impl Builder {
         self
     }
 
-    /// Which versions of HTTP it speaks. By default what the server prefers over TLS, and HTTP/1.1 without.
+    /// Which versions of HTTP it speaks. By default what the server prefers over TLS, HTTP/2 or HTTP/1.1, and HTTP/1.1
+    /// without. HTTP/3 is spoken where the program says so, [`Protocol::Http3`].
     pub fn protocol(mut self, protocol: Protocol) -> Builder {
         self.options.protocol = protocol;
         self
     }
 
-    /// Connections by HTTP/2, at most; 1 to 1024. The client opens another one when those that are open have as many
+    /// Connections by HTTP/2 or HTTP/3, at most; 1 to 1024. The client opens another one when those that are open have as many
     /// streams as they may. By default it opens up to 8, while responses are slow.
     pub fn h2_connections(mut self, connections: u32) -> Builder {
         (self.options.h2_connections, self.options.h2_adapts) = (connections, false);
@@ -332,6 +333,7 @@ impl Builder {
     /// # Errors
     /// As [`build`](Builder::build).
     pub fn build_over<T: Transport>(self, transport: T) -> Result<(Client, Runner<T>), Error> {
+        self.refuse_quic("build_over()")?;
         let mut inner = self.inner()?;
         inner.started = Mutex::new(true);
         let Inner { shared, options, target, secure, .. } = &inner;
@@ -351,6 +353,7 @@ impl Builder {
     /// # Errors
     /// As [`build`](Builder::build).
     pub fn build_beside(self) -> Result<(Client, Beside), Error> {
+        self.refuse_quic("build_beside()")?;
         let mut inner = self.inner()?;
         inner.started = Mutex::new(true);
         let Inner { shared, options, target, secure, .. } = &inner;
@@ -361,6 +364,36 @@ impl Builder {
     /// The limits that the transport of [`build_over`](Builder::build_over) needs.
     pub fn limits(&self) -> TransportLimits {
         limits(connections(&self.options))
+    }
+
+    /// `what` moves bytes over a transport of TCP.
+    fn refuse_quic(&self, what: &str) -> Result<(), Error> {
+        if self.options.protocol != Protocol::Http3 {
+            return Ok(());
+        }
+        Err(Error::Builder(format!("HTTP/3 is over QUIC, which {what} does not have\nhint: take build()")))
+    }
+
+    /// HTTP/3 has no other way than UDP on the URL's port.
+    fn check_quic(&self, target: &Target) -> Result<(), Error> {
+        let problem = |what: &str| Err(Error::Builder(format!("HTTP/3 is over QUIC, {what}")));
+        if self.options.protocol != Protocol::Http3 {
+            return Ok(());
+        }
+        if cfg!(not(feature = "quic")) {
+            return problem("which this build leaves out\nhint: build linerate with the feature http3");
+        }
+        if !target.secure {
+            return problem("which always has TLS\nhint: write https://");
+        }
+        if self.options.unix.is_some() {
+            return problem("which does not go over a Unix socket\nhint: leave out unix_socket()");
+        }
+        if let Some(proxy) = &self.options.proxy {
+            let words = proxy.words("it carries TCP alone");
+            return problem(&format!("and a proxy is set: {words}\nhint: say proxy(\"\") to go without"));
+        }
+        Ok(())
     }
 
     /// Where connections go, if not to the URL's host.
@@ -398,6 +431,7 @@ impl Builder {
         let problem = |what: String| Err(Error::Builder(what));
         let mut target = Target::parse(&self.url)?;
         self.place(&mut target)?;
+        self.check_quic(&target)?;
         let o = &mut self.options;
         let numbers = [
             ("pipes", o.pipes, PIPES),

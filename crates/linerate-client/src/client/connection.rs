@@ -21,9 +21,10 @@ pub struct ConnectionInfo {
     pub peer: Option<SocketAddr>,
     /// `peer` is that of a proxy.
     pub is_proxied: bool,
-    /// The version of HTTP that it speaks: [`Version::HTTP_11`] or [`Version::HTTP_2`].
+    /// The version of HTTP that it speaks: [`Version::HTTP_11`], [`Version::HTTP_2`] or
+    /// [`Version::HTTP_3`], over QUIC.
     pub protocol: Version,
-    /// What TLS agreed on, with `https`.
+    /// What TLS agreed on, with `https`; `None` over QUIC, which does not say.
     pub tls: Option<Arc<ConnectionTls>>,
 }
 

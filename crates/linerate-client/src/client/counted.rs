@@ -188,7 +188,7 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
         let depth = options.depth;
         let (streams, most) = match options.protocol {
             Protocol::Http1 => (Some(false), options.pipes),
-            Protocol::Http2 => (Some(true), options.h2_connections + LEAVING),
+            Protocol::Http2 | Protocol::Http3 => (Some(true), options.h2_connections + LEAVING),
             Protocol::Either => (None, options.pipes.max(options.h2_connections) + LEAVING),
         };
         let connections = u32::try_from(count.max(1)).unwrap_or(u32::MAX).min(most);
@@ -414,7 +414,7 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
             if now >= self.next_sweep {
                 self.sweep(now);
             }
-            forced |= self.open_some(now);
+            forced |= self.open_some(now) | mover::is_turn_due(&mut self.transport);
             if self.is_over() {
                 return Poll::Ready(Ok(()));
             }
@@ -430,7 +430,8 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
             }
             let open = self.pool.opening.next(now).max(self.connect_after);
             let until = self.next_sweep.min(if self.has_more() { open } else { Time::NEVER });
-            forced = turns.wait(cx, now, until.max(now + Duration::from_millis(1)));
+            let until = until.max(now + Duration::from_millis(1)).min(self.transport.next_turn());
+            forced = turns.wait(cx, now, until);
             if !forced && !self.is_over() {
                 return Poll::Pending;
             }
@@ -465,6 +466,13 @@ pub(super) async fn run(
         let (epoll, ready) = driver::open(options.pipes).map_err(no_loop)?;
         let run: CountedRun<Epoll, H1<()>> =
             CountedRun::new(epoll, HeadCache::new(), &options, to, compiled, count);
+        return finish(run, ready).await;
+    }
+    #[cfg(feature = "quic")]
+    if options.protocol == Protocol::Http3 {
+        let (transport, ready) = super::by_quic::open(&options, secure).map_err(no_loop)?;
+        let run: CountedRun<_, crate::H3<()>> =
+            CountedRun::new(transport, crate::H3Shared::default(), &options, to, compiled, count);
         return finish(run, ready).await;
     }
     let (wire, ready, profile) = driver::open_secure(&options, secure).map_err(no_loop)?;

@@ -19,7 +19,7 @@ use tokio::time::Sleep;
 use super::board::SharedBoard;
 use super::calls::{CallReading, Calls};
 use super::limits::ROUNDS;
-use super::mover::{Mover, connections, limits, mover_over};
+use super::mover::{Mover, connections, is_turn_due, limits, mover_over};
 use super::options::{CallOptions, Protocol};
 use super::secure::Secure;
 use super::target::Target;
@@ -30,11 +30,16 @@ use crate::route::RouteLayer;
 /// An epoll instance for `connections` connections, and its descriptor, by which tokio knows that it has events.
 pub(super) fn open(connections: u32) -> io::Result<(Epoll, AsyncFd<OwnedFd>)> {
     let epoll = Epoll::with_limits(limits(connections))?;
+    let ready = watched(epoll.descriptor()?)?;
+    Ok((epoll, ready))
+}
+
+/// A descriptor of an epoll instance, for tokio to wait for.
+pub(super) fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // What replaces it is unsafe, because a descriptor that is not its owner's may be closed or swapped. An `OwnedFd` is
     // neither.
     #[expect(deprecated, reason = "an `OwnedFd` is sound here")]
-    let ready = AsyncFd::with_interest(epoll.descriptor()?, tokio::io::Interest::READABLE)?;
-    Ok((epoll, ready))
+    AsyncFd::with_interest(descriptor, tokio::io::Interest::READABLE)
 }
 
 /// Waits for an epoll instance inside tokio.
@@ -129,6 +134,13 @@ pub(super) fn spawn(
         runtime.spawn(Driver::new(Mover::new(shared, calls, target), ready));
         return Ok(());
     }
+    #[cfg(feature = "quic")]
+    if options.protocol == Protocol::Http3 {
+        let (transport, ready) = super::by_quic::open(options, secure)?;
+        let mover = super::by_quic::mover_by(transport, shared, options, target);
+        runtime.spawn(Driver::new(mover, ready));
+        return Ok(());
+    }
     let (epoll, ready) = open(connections(options))?;
     runtime.spawn(Driver::new(mover_over(epoll, shared, options, target, secure), ready));
     Ok(())
@@ -148,7 +160,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Driver<T, C> {
     /// Does what there is to do; says whether there may be more.
     fn round(&mut self, cx: &mut Context<'_>, forced: bool) -> io::Result<bool> {
         let Driver { mover, turns } = self;
-        let forced = mover.begin(cx)? || forced;
+        let forced = mover.begin(cx)? | forced | is_turn_due(mover.calls.transport());
         let found = turns.turn(cx, mover.calls.transport(), forced, &mut mover.events)?;
         mover.end();
         Ok(found)

@@ -155,3 +155,21 @@ pub(super) const JOINED_PIECES: usize = 16 << 10;
 /// How long the rest of a streamed response is read and discarded when its body was dropped. Reason: a server that
 /// sends little or nothing more must not keep the connection from other requests.
 pub(super) const DISCARD_TIME: Duration = Duration::from_secs(2);
+
+/// Bytes of a response over HTTP/3, and of all on one connection, that may wait for the program. Reason: a response
+/// that its program does not read holds up no other before 16 of them do, and the server sends as much in a round
+/// trip at most.
+#[cfg(feature = "quic")]
+pub(super) const QUIC_STREAM_WINDOW: u32 = 4 << 20;
+#[cfg(feature = "quic")]
+pub(super) const QUIC_CONNECTION_WINDOW: u32 = 64 << 20;
+
+/// Nothing came for this long on a QUIC connection: it is lost. Reason: as long as for a response.
+#[cfg(feature = "quic")]
+pub(super) const QUIC_IDLE: Duration = Duration::from_secs(30);
+
+/// A QUIC connection on which nothing was sent for this long asks for a sign of life. Reason: seven of them fit into the
+/// idle timeouts of usual servers, 30 s and more, and servers with 5 s are known; NATs keep a UDP mapping for 30 s and
+/// more (RFC 9308 section 3.2).
+#[cfg(feature = "quic")]
+pub(super) const QUIC_KEEP_ALIVE: Duration = Duration::from_secs(4);

@@ -39,6 +39,8 @@ mod beside;
 mod board;
 mod body;
 mod builder;
+#[cfg(feature = "quic")]
+mod by_quic;
 mod call;
 mod calls;
 mod cell;

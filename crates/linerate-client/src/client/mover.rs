@@ -43,6 +43,12 @@ pub(super) fn lacks_room(error: &NetError, transport: &impl Transport, open: u32
     error.kind == NetErrorKind::NoMemory && transport.unfinished() > open as usize
 }
 
+/// Whether a turn has something to do though no descriptor is ready.
+pub(super) fn is_turn_due(transport: &mut impl Transport) -> bool {
+    let next = transport.next_turn();
+    next != Time::NEVER && next <= transport.now()
+}
+
 /// Connections at once, at most.
 pub(super) fn connections(options: &CallOptions) -> u32 {
     options.pipes.max(options.h2_connections)
@@ -215,7 +221,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
         } else {
             until
         };
-        until.min(self.calls.deadline()).min(self.waits.next())
+        until.min(self.calls.deadline()).min(self.waits.next()).min(self.calls.transport().next_turn())
     }
 
     /// Nothing is left to do, unless a caller wants something; says whether it may sleep.

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use linerate_http::client::StreamFieldCoding;
+use linerate_http::h3::QPACK;
 use linerate_net::ConnectOptions;
 
 use super::limits::{
@@ -23,6 +25,9 @@ pub enum Protocol {
     Http1,
     /// HTTP/2 alone. Without TLS the client expects the server to speak it (RFC 9113 section 3.3).
     Http2,
+    /// HTTP/3 alone, over QUIC (RFC 9114): to UDP on the URL's port, which must be `https`. It needs the crate's
+    /// feature for it, and neither proxy nor Unix socket.
+    Http3,
 }
 
 /// Options of one request. It carries them among its extensions (`http::request::Builder::extension`), through all
@@ -65,7 +70,7 @@ pub struct CallOptions {
     pub adapts: bool,
     /// Requests in flight on each by HTTP/1.1, at most.
     pub depth: u32,
-    /// Streams on each by HTTP/2, at most; the server may admit fewer.
+    /// Streams on each by HTTP/2 or HTTP/3, at most; the server may admit fewer.
     pub streams: u32,
     /// Calls that wait or are in flight, at most.
     pub queue: u32,
@@ -97,7 +102,7 @@ pub struct CallOptions {
     pub(super) proxy: Option<ClientProxy>,
     /// Which versions of HTTP the connections speak.
     pub protocol: Protocol,
-    /// Connections by HTTP/2, at most.
+    /// Connections by HTTP/2 or HTTP/3, at most.
     pub h2_connections: u32,
     /// The client opens more than one of them only while responses are slow.
     pub h2_adapts: bool,
@@ -118,12 +123,17 @@ impl CallOptions {
         ConnectOptions { profile: self.profile, unix: self.unix.clone(), ..ConnectOptions::default() }
     }
 
+    /// How the fields of requests on streams are encoded.
+    pub(super) fn field_coding(&self) -> StreamFieldCoding {
+        if self.protocol == Protocol::Http3 { QPACK } else { StreamFieldCoding::HPACK }
+    }
+
     /// Connections by HTTP/1.1 while responses are quick.
     pub(super) fn usual_pipes(&self) -> u32 {
         if self.adapts { self.pipes.min(FEW_PIPES) } else { self.pipes }
     }
 
-    /// Those by HTTP/2.
+    /// Those by HTTP/2 or HTTP/3.
     pub(super) fn usual_h2_connections(&self) -> u32 {
         if self.h2_adapts { 1 } else { self.h2_connections }
     }

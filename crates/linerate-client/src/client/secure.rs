@@ -55,7 +55,11 @@ impl SecureOptions {
             Protocol::Either => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
             Protocol::Http1 => vec![b"http/1.1".to_vec()],
             Protocol::Http2 => vec![b"h2".to_vec()],
+            Protocol::Http3 => vec![b"h3".to_vec()],
         };
+        if protocol == Protocol::Http3 {
+            options.least = linerate_tls::Version::Tls13;
+        }
         Ok(Secure { config: options.build().map_err(problem)?, name })
     }
 }
@@ -68,6 +72,12 @@ pub(super) struct Secure {
 }
 
 impl Secure {
+    /// What QUIC makes its handshakes with, and the name that the server must prove.
+    #[cfg(feature = "quic")]
+    pub(super) fn quic(&self) -> (Arc<ClientConfig>, String) {
+        (Arc::clone(&self.config), self.name.to_str().into_owned())
+    }
+
     /// A layer whose connections go through the tunnel of a proxy and speak TLS, and their profile; without either
     /// they are plain.
     pub(super) fn layer(secure: Option<&Secure>, proxy: Option<&ClientProxy>) -> (RouteLayer, Profile) {

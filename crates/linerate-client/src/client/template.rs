@@ -80,7 +80,10 @@ impl Template {
         }
         let streamed = match options.protocol {
             Protocol::Http1 => None,
-            _ => Some(StreamTemplate::compile(&self.spec_for(&host)?, &[], target.secure)),
+            _ => {
+                let (spec, coding) = (self.spec_for(&host)?, options.field_coding());
+                Some(StreamTemplate::compile_coded(&spec, &[], target.secure, coding))
+            }
         };
         let streamed = streamed
             .transpose()

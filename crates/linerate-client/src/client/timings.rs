@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use http::Version;
+
 use super::connection::ConnectionInfo;
 
 /// Where the time of a call went, on clients built with [`Builder::timings`](super::Builder::timings).
@@ -16,9 +18,9 @@ pub struct Timings {
     pub queue: Duration,
     /// Within it, looking the server's name up, if that ended after the call was handed over.
     pub dns: Option<Duration>,
-    /// TCP's handshake, if the connection carried nothing before.
+    /// TCP's handshake, if the connection carried nothing before. Over QUIC it contains that of TLS.
     pub connect: Option<Duration>,
-    /// The handshake of TLS, likewise.
+    /// The handshake of TLS, likewise; `None` over QUIC.
     pub tls: Option<Duration>,
     /// Behind the responses of earlier requests on the connection, without the way to the server.
     pub behind: Duration,
@@ -40,6 +42,8 @@ pub struct Timings {
     pub is_reused: bool,
     /// The address that the connection leads to.
     pub address: Option<SocketAddr>,
+    /// The version of HTTP that the connection speaks: [`Version::HTTP_3`] means that it is QUIC's.
+    pub version: Version,
 }
 
 /// The URI that a response came from, among its extensions.
@@ -67,6 +71,11 @@ pub enum Why {
 }
 
 impl Timings {
+    /// Whether the connection was one of QUIC (HTTP/3), and not of TCP.
+    pub fn is_quic(&self) -> bool {
+        self.version == Version::HTTP_3
+    }
+
     /// What took most of its time.
     pub fn why(&self) -> Why {
         let parts = [
@@ -94,7 +103,10 @@ impl fmt::Display for Timings {
         let Timings { queue, behind, server, receive, total, .. } = self;
         match self.why() {
             Why::Place => write!(f, "{queue:.1?} of {total:.1?}: waited for a place on a connection"),
-            Why::Connecting => write!(f, "{queue:.1?} of {total:.1?}: waited for a new connection"),
+            Why::Connecting => {
+                let by = if self.is_quic() { " by QUIC" } else { "" };
+                write!(f, "{queue:.1?} of {total:.1?}: waited for a new connection{by}")
+            }
             Why::SentAgain => {
                 write!(
                     f,

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use linerate::client::Client;
 
 use crate::echo;
+use crate::secure::{self, secure_with};
 use crate::server::{Does, Server, ok};
 
 #[path = "../../examples/calls.rs"]
@@ -15,6 +16,8 @@ mod calls;
 mod crawler;
 #[path = "../../examples/download.rs"]
 mod download;
+#[path = "../../examples/http3.rs"]
+mod http3;
 #[path = "../../examples/layers.rs"]
 mod layers;
 #[path = "../../examples/links.rs"]
@@ -85,6 +88,18 @@ async fn an_item_of_a_rest_api_comes_and_goes() {
     let seen: Vec<_> = server.requests().iter().map(|r| format!("{} {}", r.method(), r.path())).collect();
     assert_eq!(seen, ["POST /items", "PUT /items/7", "GET /items/7", "DELETE /items/7"]);
     assert!(rest::run(&server.url(), "x").await.unwrap_err().to_string().contains("401"));
+}
+
+#[tokio::test]
+async fn http3_is_spoken_where_it_is_asked_for() {
+    let server = secure_with(&["h3", "h2"], false, || secure::echo);
+    let url = format!("https://localhost:{}", server.server.addr().port());
+    let said = http3::run(&url, server.certificate.as_bytes()).await.unwrap();
+    assert!(said.starts_with("HTTP/3.0 200 OK") && said.contains("by QUIC"), "{said}");
+    let tcp_alone = secure_with(&["h2"], false, || secure::echo);
+    let url = format!("https://localhost:{}", tcp_alone.server.addr().port());
+    let said = http3::run(&url, tcp_alone.certificate.as_bytes()).await.unwrap();
+    assert!(said.starts_with("no HTTP/3: ") && said.contains("refused"), "{said}");
 }
 
 #[tokio::test]

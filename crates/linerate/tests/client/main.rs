@@ -7,6 +7,7 @@ mod cancelling;
 mod ends;
 mod examples;
 mod hosts;
+mod http3;
 mod metrics;
 mod runner;
 mod secure;

@@ -47,15 +47,17 @@ pub(crate) fn secure_with<H: serve::Handler>(
     let (certificate, key) = issued();
     let identity = TlsIdentity::from_pem(("cert", certificate.as_bytes()), ("key", key.as_bytes())).unwrap();
     let mut options = TlsOptions::new(identity);
-    options.alpn = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let (quic, tcp): (Vec<&str>, Vec<&str>) = alpn.iter().partition(|name| **name == "h3");
+    options.alpn = tcp.iter().map(|name| name.as_bytes().to_vec()).collect();
     options.client_roots = asks.then(|| ("cert".to_owned(), certificate.clone().into_bytes()));
     let tls = Some(options.build().unwrap());
-    let server = spawn_with(ServerOptions { tls, ..ServerOptions::default() }, handler).unwrap();
+    let options = ServerOptions { tls, http3: !quic.is_empty(), ..ServerOptions::default() };
+    let server = spawn_with(options, handler).unwrap();
     Secure { certificate, key, server }
 }
 
 impl Secure {
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("https://localhost:{}", self.server.addr().port())
     }
 
@@ -65,7 +67,7 @@ impl Secure {
 }
 
 /// Each way of sending; the client sees this version.
-async fn each_way(client: &Client, version: Version) {
+pub(crate) async fn each_way(client: &Client, version: Version) {
     let response = client.get("/a").await.unwrap();
     assert_eq!((response.status(), response.version()), (StatusCode::OK, version));
     assert_eq!(response.body(), &b"GET /a 0"[..]);

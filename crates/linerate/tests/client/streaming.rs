@@ -13,6 +13,8 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use linerate::client::{Client, Error, Protocol};
 use linerate::serve::{self, Handle, Response, ServerOptions, spawn_with};
 
+use crate::secure::{Secure, secure_with};
+
 const PIECE: usize = 10_000;
 
 fn piece(n: usize) -> Bytes {
@@ -55,21 +57,28 @@ async fn handle(mut request: serve::Request, given: Arc<AtomicUsize>) -> Respons
     }
 }
 
-fn serve() -> (Handle, Arc<AtomicUsize>) {
+/// The same service in clear text, and over QUIC.
+struct Served {
+    clear: Handle,
+    quic: Secure,
+}
+
+fn serve() -> (Served, Arc<AtomicUsize>) {
     let given = Arc::<AtomicUsize>::default();
     let told = given.clone();
     let make = move || {
         let given = given.clone();
         move |request: serve::Request| handle(request, given.clone())
     };
-    (spawn_with(ServerOptions::default(), make).unwrap(), told)
+    let clear = spawn_with(ServerOptions::default(), make.clone()).unwrap();
+    (Served { clear, quic: secure_with(&["h3", "h2"], false, make) }, told)
 }
 
-fn clients(server: &Handle) -> [Client; 2] {
-    [Protocol::Http1, Protocol::Http2].map(|protocol| {
-        let builder = Client::builder(&format!("http://{}", server.addr())).protocol(protocol);
-        builder.pipes(2).timeout(Duration::from_secs(10)).build().unwrap()
-    })
+fn clients(server: &Served) -> [Client; 3] {
+    let clear = || Client::builder(&format!("http://{}", server.clear.addr()));
+    let quic = server.quic.client().protocol(Protocol::Http3);
+    [clear().protocol(Protocol::Http1), clear().protocol(Protocol::Http2), quic]
+        .map(|builder| builder.pipes(2).timeout(Duration::from_secs(10)).build().unwrap())
 }
 
 fn up(count: usize) -> StreamBody<impl futures_util::Stream<Item = Frames> + Send + 'static> {
@@ -255,7 +264,7 @@ async fn a_streamed_call_is_dropped_at_each_poll() {
 #[tokio::test]
 async fn a_body_of_empty_frames_without_end_keeps_no_other_task_from_its_turn() {
     let (server, _) = serve();
-    let client = Client::builder(&format!("http://{}", server.addr())).build().unwrap();
+    let client = Client::builder(&format!("http://{}", server.clear.addr())).build().unwrap();
     let empty = stream::repeat_with(|| -> Frames { Ok(Frame::data(Bytes::new())) });
     let endless = Request::put("/up").body(StreamBody::new(empty)).unwrap();
     let call = tokio::spawn({

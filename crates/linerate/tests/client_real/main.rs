@@ -5,7 +5,13 @@
 #[path = "../../../linerate-cli/tests/real/mod.rs"]
 mod real;
 
+#[path = "../../../linerate-cli/tests/issued/mod.rs"]
+mod issued;
+#[path = "../../../linerate-cli/tests/real_tls/mod.rs"]
+mod real_tls;
+
 mod connections;
+mod http3;
 mod idle;
 mod proxies;
 

@@ -73,6 +73,8 @@ struct PipeState {
     silence: Duration,
     /// What a call is told of it.
     times: PipeTimes,
+    /// The version of HTTP that it speaks.
+    version: Version,
     connection: Option<ConnectionInfo>,
     /// Responses since it was idle last.
     since_idle: u64,
@@ -214,7 +216,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         };
         let streams = match options.protocol {
             Protocol::Http1 => Some(false),
-            Protocol::Http2 => Some(true),
+            Protocol::Http2 | Protocol::Http3 => Some(true),
             Protocol::Either => None,
         };
         let pool = PoolOptions {
@@ -467,6 +469,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             (pipe.beside.times.connect, pipe.beside.times.tls) = opened;
             let streams = pipe.conversation.has_streams();
             self.streams = Some(streams);
+            pipe.beside.version = match self.transport.protocol(conn) {
+                Some(b"h3") => Version::HTTP_3,
+                _ if streams => Version::HTTP_2,
+                _ => Version::HTTP_11,
+            };
             if self.options.connection_info {
                 let to = pipe.beside.to();
                 let about = self.transport.about(conn).and_then(|about| about.downcast::<TlsInfo>().ok());
@@ -476,11 +483,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                     local: self.transport.local(conn).filter(|_| self.options.unix.is_none()),
                     peer: to.filter(|_| self.options.unix.is_none()),
                     is_proxied: self.options.proxy.is_some(),
-                    protocol: if streams { Version::HTTP_2 } else { Version::HTTP_11 },
+                    protocol: pipe.beside.version,
                     tls: about.map(|info| Arc::new(ConnectionTls::of(&info))),
                 });
             }
-            debug!(conn = conn.slot(), to = ?pipe.beside.to(), http2 = streams, "connected");
+            debug!(conn = conn.slot(), to = ?pipe.beside.to(), version = ?pipe.beside.version, "connected");
         }
         self.send_pending(conn, now);
     }
@@ -517,8 +524,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             lookup,
             ..
         } = self;
-        let (mut streams, mut waits_since) = (false, None);
+        let (mut streams, mut waits_since, mut version) = (false, None, Version::HTTP_11);
         if let Some(pipe) = pool.get_mut(conn) {
+            version = pipe.beside.version;
             pipe.beside.silence = now - std::mem::replace(&mut pipe.beside.heard, now);
             streams = pipe.conversation.has_streams();
             if !streams && !pipe.conversation.in_response() {
@@ -535,7 +543,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let lookup = *lookup;
         let connection = pool.get_mut(conn).and_then(|pipe| pipe.beside.connection());
         let mut reader =
-            Reader { rules, streams, heads, calls, done, news, meter, now, seen, times, connection, lookup };
+            Reader { rules, version, heads, calls, done, news, meter, now, seen, times, connection, lookup };
         let before = reader.done.len();
         let received = pool.receive(data, now, transport, &mut reader);
         let seen = reader.seen;

@@ -11,8 +11,7 @@ use http::header::{
 };
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
-use linerate_http::client::Expect;
-use linerate_http::h2::field;
+use linerate_http::client::{Expect, StreamFieldCoding};
 use linerate_net::{Conn, Lent, NetError, Transport};
 
 use super::table::{CallTable, OpenCall};
@@ -251,6 +250,8 @@ pub(super) struct Writing<'a> {
     pub(super) host: &'a HeaderValue,
     pub(super) tag: Option<&'a HeaderName>,
     pub(super) secure: bool,
+    /// How fields are encoded on streams.
+    pub(super) coding: StreamFieldCoding,
     /// The proxy that requests are written for.
     pub(super) forwarder: Option<&'a ClientProxy>,
     pub(super) out: &'a mut OutgoingRequests,
@@ -264,7 +265,8 @@ impl<'a> Writing<'a> {
     ) -> Writing<'a> {
         let CallOptions { host, tag, secure, proxy, .. } = options;
         let forwarder = proxy.as_ref().filter(|proxy| proxy.forwards());
-        Writing { calls, host, tag: tag.as_ref(), secure: *secure, forwarder, out }
+        let coding = options.field_coding();
+        Writing { calls, host, tag: tag.as_ref(), secure: *secure, coding, forwarder, out }
     }
 }
 
@@ -292,37 +294,38 @@ impl Requests for Writing<'_> {
     }
 }
 
-/// Fields about one connection, which have no place in HTTP/2 (RFC 9113 section 8.2.2).
+/// Fields about one connection, which have no place in HTTP/2 and HTTP/3 (RFC 9113 section 8.2.2, RFC 9114 section 4.2).
 const ABOUT_CONNECTION: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
 impl Writing<'_> {
-    /// RFC 9113 section 8.3.1.
+    /// RFC 9113 section 8.3.1, RFC 9114 section 4.3.1.
     fn write_block(&self, id: u64, call: &OpenCall, block: &mut Vec<u8>) {
         let request = &call.request;
         let (fields, body) = (request.headers(), request.body());
         let own_host = fields.get(HOST).unwrap_or(self.host);
-        field(b":method", request.method().as_str().as_bytes(), block);
-        field(b":scheme", if self.secure { b"https" } else { b"http" }, block);
-        field(b":authority", own_host.as_bytes(), block);
-        field(b":path", target(request.uri()).as_bytes(), block);
+        self.coding.begin(block);
+        self.coding.put(b":method", request.method().as_str().as_bytes(), block);
+        self.coding.put(b":scheme", if self.secure { b"https" } else { b"http" }, block);
+        self.coding.put(b":authority", own_host.as_bytes(), block);
+        self.coding.put(b":path", target(request.uri()).as_bytes(), block);
         let connection = fields.get(CONNECTION).and_then(|value| value.to_str().ok()).unwrap_or("");
         let is_named = |name: &str| connection.split(',').any(|o| o.trim().eq_ignore_ascii_case(name));
         for (name, value) in fields {
             let is_own = *name == HOST || *name == CONTENT_LENGTH;
             if !is_own && !ABOUT_CONNECTION.contains(&name.as_str()) && !is_named(name.as_str()) {
-                field(name.as_str().as_bytes(), value.as_bytes(), block);
+                self.coding.put(name.as_str().as_bytes(), value.as_bytes(), block);
             }
         }
         let mut digits = [0; 20];
         if let Some(tag) = self.tag {
-            field(tag.as_str().as_bytes(), decimal(id, &mut digits), block);
+            self.coding.put(tag.as_str().as_bytes(), decimal(id, &mut digits), block);
         }
         match call.upload() {
-            Some(Some(length)) => field(b"content-length", decimal(length, &mut digits), block),
+            Some(Some(length)) => self.coding.put(b"content-length", decimal(length, &mut digits), block),
             Some(None) => {}
             None if !announces_length(request.method(), body) => {}
-            None => field(b"content-length", decimal(body.len() as u64, &mut digits), block),
+            None => self.coding.put(b"content-length", decimal(body.len() as u64, &mut digits), block),
         }
     }
 

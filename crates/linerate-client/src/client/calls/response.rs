@@ -180,8 +180,8 @@ pub(super) struct ReadingRules {
 /// Reads responses for the calls they belong to, and hears how the other calls ended.
 pub(super) struct Reader<'a> {
     pub(super) rules: &'a ReadingRules,
-    /// Each response has a stream of its own.
-    pub(super) streams: bool,
+    /// The connection's version of HTTP; by HTTP/1.1 each head says its own.
+    pub(super) version: Version,
     pub(super) heads: &'a mut HeadReader,
     pub(super) calls: &'a mut CallTable,
     pub(super) done: &'a mut Vec<Done>,
@@ -251,9 +251,14 @@ pub(super) struct SeenByReader {
 }
 
 impl Reader<'_> {
+    /// Whether each response has a stream of its own.
+    fn streams(&self) -> bool {
+        self.version > Version::HTTP_11
+    }
+
     /// Where the time of a call went whose response is whole.
     fn timings(&mut self, id: u64, first_byte: Option<Time>) -> Option<Timings> {
-        let streams = self.streams;
+        let streams = self.streams();
         let (pipe, next_since) = self.times.as_mut()?;
         let next = std::mem::replace(next_since, self.now);
         let (call, is_reused) = (self.calls.get(id)?, std::mem::replace(&mut pipe.is_reused, true));
@@ -276,6 +281,7 @@ impl Reader<'_> {
             connection: pipe.number,
             is_reused,
             address: call.to,
+            version: self.version,
         })
     }
 
@@ -294,7 +300,7 @@ impl Reader<'_> {
             Whose::Named(None) => false,
             Whose::Named(Some(id)) if id == reading.id => true,
             Whose::Named(Some(id)) => {
-                let is_here = !self.streams && conn_of(id).is_some() && conn_of(id) == conn_of(reading.id);
+                let is_here = !self.streams() && conn_of(id).is_some() && conn_of(id) == conn_of(reading.id);
                 if is_here {
                     reading.id = id;
                 }
@@ -332,7 +338,7 @@ impl Reader<'_> {
     }
 
     fn troubled(&mut self, id: u64, trouble: Trouble) {
-        if self.streams {
+        if self.streams() {
             self.seen.useless.push((id, trouble));
         } else {
             self.seen.partial = PartialResponse { id, held: 0, trouble: Some(trouble) };
@@ -385,7 +391,7 @@ impl Responses for Reader<'_> {
         let most = self.rules.max_head;
         *reading = CallReading { id: reading.id, ..CallReading::default() };
         reading.version = match head.version_minor() {
-            _ if self.streams => Version::HTTP_2,
+            _ if self.streams() => self.version,
             0 => Version::HTTP_10,
             _ => Version::HTTP_11,
         };
@@ -399,7 +405,7 @@ impl Responses for Reader<'_> {
             self.seen.keep_alive = keep_alive.or(self.seen.keep_alive);
             reading.fields = fields;
             reading.persistent = persistent && head.version_minor() > 0;
-            reading.trouble = doubt.filter(|_| !self.streams).map(Trouble::BadFraming);
+            reading.trouble = doubt.filter(|_| !self.streams()).map(Trouble::BadFraming);
             let is_streamed = |call: &OpenCall| is_known && call.streaming.is_some();
             reading.streaming = self.calls.get(reading.id).is_some_and(is_streamed);
             if reading.trouble.is_some() {

@@ -2,6 +2,8 @@
 
 mod deadlines;
 mod errors;
+#[cfg(feature = "quic")]
+mod http3;
 mod idle;
 mod pace;
 mod reaching;
