@@ -23,6 +23,12 @@ pub(crate) const CHECKS: usize = 10_000;
 /// Groups told apart.
 pub(crate) const GROUPS: usize = 1000;
 
+/// How long a hook of a plan may run. Reason: requests of other users wait meanwhile.
+pub const LONGEST_HOOK: Duration = Duration::from_secs(1);
+
+/// Bytes of JavaScript's own memory for the hooks of a plan, in each thread.
+pub const HOOKS_MEMORY: usize = 64 << 20;
+
 /// Modules that one script loads.
 pub(crate) const MODULES: usize = 1000;
 

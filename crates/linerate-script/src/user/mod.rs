@@ -22,7 +22,7 @@ use serde_json::Value as Json;
 
 use crate::action::{CallEnd, ScriptCall, UserAction, UserReply, UserRequest, UserResponse};
 use crate::exchange::UserJars;
-use crate::limits::{SCRIPT_STACK, STACK_BYTES, USER_MEMORY};
+use crate::limits::{SCRIPT_STACK, STACK_BYTES};
 use crate::metrics::RunMetrics;
 use crate::program::ScriptProgram;
 use stack::OwnStack;
@@ -194,7 +194,7 @@ fn pause(state: &UserState) -> Option<ScriptCall> {
 
 fn start(state: &Rc<UserState>) -> rquickjs::Result<(Runtime, Context)> {
     let runtime = Runtime::new()?;
-    runtime.set_memory_limit(USER_MEMORY);
+    runtime.set_memory_limit(state.host.memory());
     runtime.set_max_stack_size(SCRIPT_STACK);
     let watched = Rc::clone(state);
     runtime.set_interrupt_handler(Some(Box::new(move || watched.interrupts())));

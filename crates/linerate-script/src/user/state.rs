@@ -12,7 +12,7 @@ use crate::action::{
 };
 use crate::exchange::UserJars;
 use crate::jar::ScriptJar;
-use crate::limits::{GROUPS, LONGEST_RUN};
+use crate::limits::{GROUPS, LONGEST_RUN, USER_MEMORY};
 use crate::metrics::RunMetrics;
 use crate::program::ScriptProgram;
 use crate::sample::SampleTags;
@@ -27,6 +27,14 @@ pub trait ScriptHost {
     fn facts(&self) -> RunFacts;
     /// The script says that the run has failed.
     fn fail(&self, reason: &str);
+    /// How long a script may run without a request or a pause.
+    fn longest_run(&self) -> Duration {
+        LONGEST_RUN
+    }
+    /// Bytes of JavaScript's own memory in one user.
+    fn memory(&self) -> usize {
+        USER_MEMORY
+    }
 }
 
 /// The state of a run.
@@ -175,7 +183,7 @@ impl UserState {
 
     /// Whether the script is to be interrupted.
     pub(super) fn interrupts(&self) -> bool {
-        if self.host.now() - self.resumed.get() > LONGEST_RUN {
+        if self.host.now() - self.resumed.get() > self.host.longest_run() {
             self.overran.set(true);
             return true;
         }
@@ -185,7 +193,7 @@ impl UserState {
     /// Why it was interrupted, if it ran for too long.
     pub(super) fn overrun(&self) -> Option<String> {
         let words = || {
-            let seconds = LONGEST_RUN.as_secs();
+            let seconds = self.host.longest_run().as_secs_f64();
             format!(
                 "the script ran for {seconds} s without a request or a pause, so it was cut off\nhint: look for an endless loop"
             )
