@@ -56,6 +56,7 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
+    linerate_load::hooks::install(load::hooks::load);
     let done = match cli.command {
         Some(Command::Load(args)) if k6::ours::is_script(args.url.as_deref()) => k6::ours::load(&args),
         Some(Command::Load(args)) => load::run(&args),

@@ -38,6 +38,7 @@ mod engine;
 mod extract;
 mod flows;
 pub mod histogram;
+pub mod hooks;
 mod limits;
 mod local;
 pub mod outcome;

@@ -182,6 +182,9 @@ pub(crate) const SCHEMA_STEPS: u64 = 8_000_000;
 /// Places of a body that are named as not as the schema wants them. Reason: a person reads them.
 pub(crate) const SCHEMA_PROBLEMS: usize = 3;
 
+/// Bytes of a body or of a field that a script makes. Reason: users hold them while requests are in flight.
+pub(crate) const MADE_BYTES: usize = 1 << 20;
+
 /// Cookies of a user. Reason: RFC 6265 section 6.1 asks for 50 of a host at least.
 pub(crate) const COOKIES: usize = 100;
 

@@ -96,8 +96,14 @@ pub(crate) fn judge(plan: &Plan, outcome: &mut Outcome) {
     // Blocking threads share cores among themselves, so their waiting proves nothing.
     let alone = matches!(plan.way, Way::Loop | Way::Poll);
     let reason = if plan.pace == Pace::Closed && client.core_busy >= BUSY {
+        let share = client.script.as_secs_f64() / client.cpu.as_secs_f64().max(1e-9) * 100.0;
+        let scripts = if share >= 10.0 {
+            format!(", {share:.0} % of that in the plan's script")
+        } else {
+            String::new()
+        };
         Some(format!(
-            "the busiest sending thread used {:.0} % of its core: the server may be able to do more",
+            "the busiest sending thread used {:.0} % of its core{scripts}: the server may be able to do more",
             client.core_busy * 100.0
         ))
     } else if alone

@@ -23,6 +23,12 @@ pub(crate) fn cpu_us_per_request(outcome: &Outcome) -> Option<f64> {
     (outcome.arrived > 0).then(|| outcome.client.cpu.as_secs_f64() * 1e6 / outcome.arrived as f64)
 }
 
+/// CPU time in the plan's script for each response, microseconds.
+pub(crate) fn script_us(outcome: &Outcome) -> Option<f64> {
+    let spent = outcome.client.script;
+    (outcome.arrived > 0 && !spent.is_zero()).then(|| spent.as_secs_f64() * 1e6 / outcome.arrived as f64)
+}
+
 /// Why requests that were due never left, as far as that is known.
 pub(crate) fn unsent_because(requests: &Requests) -> Option<String> {
     let reasons = [

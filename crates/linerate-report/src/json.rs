@@ -364,6 +364,7 @@ fn client(report: &Report<'_>) -> schema::Client {
         core_busy: round3(c.core_busy),
         cpu_us_per_request: figures::cpu_us_per_request(report.outcome).map(round3),
         run_queue_wait_s: seconds(c.run_queue_wait),
+        script_us: figures::script_us(report.outcome).map(round3),
         disturbed_ms: round3(c.disturbed.as_secs_f64() * 1e3),
         stood_still_ms: round3(c.stood_still.as_secs_f64() * 1e3),
         suspended_ms: round3(c.suspended.as_secs_f64() * 1e3),

@@ -9,6 +9,7 @@ mod exchange;
 mod exposition;
 mod find;
 pub(crate) mod flows;
+pub(crate) mod hooks;
 mod machine;
 mod machines;
 mod metrics;

@@ -139,7 +139,9 @@ impl Draft<'_> {
         let mut requests = self.requests()?;
         let mut data = self.data()?;
         self.fill_form(&mut requests, &data)?;
-        data.extend(variables(&requests)?);
+        let script = flows.as_ref().and_then(|flows| flows.script.as_ref());
+        let of_script = script.map(|script| env::of_script(&script.text));
+        data.extend(variables(&requests.iter().cloned().chain(of_script).collect::<Vec<_>>())?);
         let of_source = self.source.as_mut().map(|s| std::mem::replace(&mut s.order, Order::Weighted));
         let order = of_source.or_else(|| self.in_file(|f| Some(f.order.clone()))).unwrap_or(Order::Weighted);
         let (pace, stop) = self.pace_and_stop(flows.as_ref())?;

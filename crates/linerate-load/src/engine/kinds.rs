@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use linerate_client::{BodyPart, Out, Requests, Run};
 use linerate_http::client::{
@@ -10,6 +11,7 @@ use linerate_http::client::{
 use linerate_net::{Lent, NetError, Time, Transport};
 
 use crate::extract::reading::StepReads;
+use crate::flows::hooks::{FlowHooks, HookedRequest, HookedResponse};
 use crate::flows::journeys::{self, DataRows, Journeys, StepEnd};
 use crate::limits::{BATCH_BYTES, RENDERED_BYTES, SAMPLE_HEAD_BYTES};
 use crate::plan::env;
@@ -48,6 +50,8 @@ struct UserKinds {
     paths: Vec<Option<Vec<u8>>>,
     /// Whether each request of the plan follows redirects.
     follows: Vec<bool>,
+    /// The script of the plan.
+    hooks: Option<FlowHooks>,
 }
 
 /// The name of the slot for a user's cookies. No plan can write it: names have no colon.
@@ -201,6 +205,7 @@ fn columns(plan: &Plan) -> Vec<String> {
     let mut columns: Vec<String> = of_data.collect();
     if let Some(flows) = &plan.flows {
         columns.extend(flows.names());
+        columns.extend(flows.made_columns());
         columns.extend([LOCATION_SLOT.to_owned(), COOKIES_SLOT.to_owned()]);
     }
     columns
@@ -240,7 +245,8 @@ impl RequestKind {
         let longest = sets.iter().map(Vec::len).max().unwrap_or(0);
         let (mut scratch, mut cells) = (Vec::new(), Vec::new());
         // What users take is checked when it is known.
-        let taken = plan.flows.as_ref().map_or(0, |flows| flows.names().len() + 2);
+        let taken =
+            plan.flows.as_ref().map_or(0, |flows| flows.names().len() + flows.made_columns().len() + 2);
         for i in 0..longest {
             let mut row = row(sets, i as u64, &mut scratch);
             if taken > 0 {
@@ -319,7 +325,12 @@ impl Kinds {
             for step in flows.flows.iter().flat_map(|flow| &flow.steps).filter(|step| step.follow > 0) {
                 follows[step.request as usize] = true;
             }
-            Ok(UserKinds { journeys, reads, paths: plan.requests.iter().map(path).collect(), follows })
+            let made = flows.made_columns().len() + 2;
+            let mut names = columns(plan);
+            names.truncate(names.len().saturating_sub(made));
+            let hooks = FlowHooks::load(plan, names).map_err(RequestError::Flow)?;
+            let paths = plan.requests.iter().map(path).collect();
+            Ok(UserKinds { journeys, reads, paths, follows, hooks })
         });
         Ok(Kinds {
             kinds,
@@ -439,12 +450,46 @@ impl Kinds {
         }
     }
 
-    /// A request of a user is about to leave: adds its cookies.
+    /// How long the script of the plan has run.
+    pub(crate) fn script_time(&self) -> Duration {
+        let hooks = self.flows.as_ref().and_then(|flows| flows.hooks.as_ref());
+        hooks.map_or(Duration::ZERO, FlowHooks::spent)
+    }
+
+    /// What the script of the plan finds wrong with the response to a request, if something.
+    pub(crate) fn judge(&self, local: u64, kind: u16, response: &HookedResponse<'_>) -> Option<String> {
+        let flows = self.flows.as_ref()?;
+        let hooks = flows.hooks.as_ref()?;
+        let cells = flows.journeys.with_cells(local, <[_]>::to_vec);
+        let request = usize::from(kind % self.requests().max(1));
+        hooks.judge(&HookedRequest { request, number: self.number(local), cells: &cells }, response)
+    }
+
+    /// Lets the script of the plan make its part of a request.
+    fn make(&self, flows: &UserKinds, hooks: &FlowHooks, local: u64, now_ms: u64) -> Result<(), String> {
+        let kind = flows.journeys.kind(local);
+        let request = usize::from(kind % self.requests().max(1));
+        let cells = flows.journeys.with_cells(local, <[_]>::to_vec);
+        let of = HookedRequest { request, number: self.number(local), cells: &cells };
+        let made = hooks.make(&of, |made| {
+            flows.journeys.set_made(local, made.to_vec());
+            let mut bytes = Vec::new();
+            self.render(kind, local, false, now_ms, &mut bytes);
+            bytes
+        })?;
+        flows.journeys.set_made(local, made);
+        Ok(())
+    }
+
+    /// A request of a user is about to leave: lets the script see it, and adds its cookies.
     ///
     /// # Errors
-    /// A value cannot stand where the request uses it.
-    pub(crate) fn prepare(&self, local: u64, now: Time) -> Result<(), String> {
+    /// A value cannot stand where the request uses it, or the script cannot make its part.
+    pub(crate) fn prepare(&self, local: u64, now: Time, now_ms: u64) -> Result<(), String> {
         let Some(flows) = &self.flows else { return Ok(()) };
+        if let Some(hooks) = &flows.hooks {
+            self.make(flows, hooks, local, now_ms)?;
+        }
         let kind = usize::from(flows.journeys.kind(local));
         let usual = &self.kinds[kind].usual;
         flows.journeys.with_cells(local, |cells| usual.check_row(cells)).map_err(|e| e.to_string())?;

@@ -419,7 +419,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
 
     /// A batch that was taken is about to leave.
     fn prepare(&mut self, batch: DueBatch, now: Time) -> Option<DueBatch> {
-        if let Err(why) = self.kinds.prepare(batch.first, now) {
+        if let Err(why) = self.kinds.prepare(batch.first, now, self.orders.wall_ms(now)) {
             // Its user fails, and nothing was sent.
             self.kinds.refuse(batch.first, &why, now);
             return None;
@@ -770,6 +770,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         let mut outcome = self.recorder.into_outcome(end, now);
         outcome.http = self.pool.facts();
         outcome.client.start_late = self.start_late;
+        outcome.client.script = self.kinds.script_time();
         outcome.client.stood_still = self.gaps.longest;
         outcome.client.stood_still_in_all = self.gaps.total;
         outcome.io = self.transport.name().to_owned();

@@ -10,6 +10,7 @@ use super::body::BodyView;
 use super::kinds::Kinds;
 use super::recorder::{RecordedResponse, Recorder, ResponseVerdict};
 use crate::extract::reading::{StepReads, TakeReading};
+use crate::flows::hooks::HookedResponse;
 use crate::flows::journeys::StepEnd;
 use crate::limits::{SAMPLE_HEAD_BYTES, SAVED_HEAD_BYTES};
 
@@ -189,7 +190,11 @@ impl Recording<'_> {
             return;
         }
         // Of a response that says no, nothing is taken.
-        let found = if good_status { taken.finish(reads) } else { (Ok(Vec::new()), None) };
+        let judge = |fields: &[(String, String)], body: &[u8]| {
+            let response = HookedResponse { status: response.status, fields, body };
+            self.kinds.judge(run.first, kind, &response)
+        };
+        let found = if good_status { taken.finish(reads, judge) } else { (Ok(Vec::new()), None) };
         let (values, missing) = match found.0 {
             Ok(values) => (values, None),
             Err(missing) => (Vec::new(), Some(missing)),

@@ -25,6 +25,8 @@ pub(crate) struct StepReads {
     pub(crate) takes: Vec<StepTake>,
     /// What it expects, if it expects something.
     pub(crate) expect: Option<StepExpect>,
+    /// Whether the plan's script sees it.
+    pub(crate) is_judged: bool,
 }
 
 impl StepReads {
@@ -37,7 +39,8 @@ impl StepReads {
     }
 
     fn wants_body(&self) -> bool {
-        self.schema().is_some()
+        self.is_judged
+            || self.schema().is_some()
             || self.takes.iter().any(|take| take.from.wants_body())
             || self.tests().iter().any(ResponseTest::wants_body)
     }
@@ -55,6 +58,8 @@ pub(crate) struct TakeReading {
     unmet: Option<String>,
     encoding: Vec<u8>,
     body: Vec<u8>,
+    /// Its fields, where a script sees them.
+    fields: Vec<(String, String)>,
     /// Where the response redirects to, and whether by a GET in any case.
     redirect: Option<(Vec<u8>, bool)>,
     wants_body: bool,
@@ -73,6 +78,9 @@ impl TakeReading {
         let takes = &reads.takes;
         self.unmet = reads.tests().iter().find_map(|test| test.of_head(head.fields(), &self.cookies));
         self.from_head = takes.iter().map(|take| take.from.in_head(head.fields(), &self.cookies)).collect();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let fields = head.fields().filter(|_| reads.is_judged);
+        self.fields = fields.map(|(name, value)| (text(name), text(value))).collect();
         self.encoding = head.get(b"content-encoding").unwrap_or_default().to_vec();
         // Each connection has one of these.
         self.body = Vec::new();
@@ -96,8 +104,12 @@ impl TakeReading {
         }
     }
 
-    /// The response is whole.
-    pub(crate) fn finish(&mut self, reads: &StepReads) -> StepFound {
+    /// The response is whole. `judge`: what a script says of its fields and body.
+    pub(crate) fn finish(
+        &mut self,
+        reads: &StepReads,
+        judge: impl FnOnce(&[(String, String)], &[u8]) -> Option<String>,
+    ) -> StepFound {
         let body = std::mem::take(&mut self.body);
         let body = match if self.wants_body { self.plain(body) } else { Ok(body) } {
             Ok(body) => body,
@@ -108,6 +120,7 @@ impl TakeReading {
         let of_tests = || reads.tests().iter().find_map(|test| test.of_body(&body));
         let of_schema = || reads.schema().and_then(|schema| schema.of_body(&body));
         let unmet = self.unmet.take().or_else(of_tests).or_else(of_schema);
+        let unmet = unmet.or_else(|| if reads.is_judged { judge(&self.fields, &body) } else { None });
         (self.values(&reads.takes, &body), unmet)
     }
 

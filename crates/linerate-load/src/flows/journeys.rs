@@ -145,6 +145,10 @@ pub(crate) fn reads(plan: &Plan, flows: &FlowPlan) -> Result<Vec<StepReads>, Str
             let schema = expect.schema.as_ref().map(compile).transpose()?;
             place.expect = Some(StepExpect { tests, schema, max: expect.max });
         }
+        if step.hooks.judge.is_some() {
+            place.is_judged = true;
+            place.expect.get_or_insert_default();
+        }
         for rule in &step.take {
             let from = Extractor::parse(&rule.from).map_err(|why| format!("{}: {why}", rule.name))?;
             let value = names.iter().position(|name| *name == rule.name).ok_or("a value has no name")?;
@@ -166,7 +170,7 @@ impl Journeys {
         let runs = |flow: &UserFlow| FlowRun::new(flow, plan, reads);
         let runs: Vec<FlowRun> = flows.flows.iter().map(runs).collect();
         let data_cells = rows.iter().map(|set| set.first().map_or(0, Vec::len)).sum();
-        let cells = data_cells + flows.names().len() + 2;
+        let cells = data_cells + flows.names().len() + flows.made_columns().len() + 2;
         let share = |all: u64| all / cores + u64::from(all % cores > core);
         let most = share(u64::from(flows.users));
         let comings = Comings::of(&flows.pace, plan.seed, (core, cores));
@@ -421,7 +425,9 @@ impl Journeys {
         };
         let cells = &mut state.users[flight.user as usize].cells;
         let mut exchange = |cells: &mut [Box<[u8]>]| {
-            if let [.., location, cookies] = cells {
+            if let [before @ .., location, cookies] = cells {
+                let made = before.len().saturating_sub(flight.made.len());
+                before[made..].swap_with_slice(&mut flight.made);
                 std::mem::swap(location, &mut flight.request.location);
                 std::mem::swap(cookies, &mut flight.cookies);
             }
@@ -430,6 +436,13 @@ impl Journeys {
         let seen = look(cells);
         exchange(cells);
         seen
+    }
+
+    /// What a script made for a request in flight.
+    pub(crate) fn set_made(&self, number: u64, made: Vec<Box<[u8]>>) {
+        if let Some(flight) = self.lock().flights.get_mut(&number) {
+            flight.made = made;
+        }
     }
 
     /// The target of a request is known: fills its cookies in. Says whether there are any.
@@ -560,8 +573,8 @@ impl JourneyState {
         let conn = if of == UsersOf::Connections { entry.free_connection(has_streams) } else { None };
         entry.leaves(conn);
         let kind = self.kind_of(user, &request);
-        let (target, cookies) = Default::default();
-        self.flights.insert(number, StepFlight { user, kind, request, target, cookies, conn });
+        let (target, cookies, made) = Default::default();
+        self.flights.insert(number, StepFlight { user, kind, request, target, cookies, made, conn });
         self.queue(user, now);
         Some((number, due))
     }

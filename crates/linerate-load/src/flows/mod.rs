@@ -16,6 +16,7 @@
 //! * Values and cookies of its responses come from `extract`.
 
 mod comings;
+pub(crate) mod hooks;
 pub(crate) mod journeys;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use linerate_net::Conn;
 use super::journeys::{self, DataRows, Journeys, StepEnd, UsersOf};
 use crate::extract::jar::SetCookie;
 use crate::outcome::FlowFigures;
-use crate::plan::flow::{FlowPlan, FlowStep, TakeRule, Think, UserFlow, UserPace};
+use crate::plan::flow::{FlowPlan, FlowStep, StepHooks, TakeRule, Think, UserFlow, UserPace};
 use crate::plan::http::Http;
 use crate::plan::tls::TargetTls;
 use crate::plan::{Arrival, Plan, Rate, Request, Target};
@@ -25,6 +25,7 @@ fn step(request: u32, take: &[(&str, &str)], think: Think, repeat: u32) -> FlowS
         take: take.iter().map(rule).collect(),
         think,
         group: None,
+        hooks: StepHooks::default(),
     }
 }
 
@@ -71,6 +72,7 @@ fn plan(random: &mut Random) -> Plan {
         graceful: Duration::from_millis(random.below(300)),
         iterations,
         keep_cookies: !is_arriving && random.happens(0.3),
+        script: None,
         flows,
     };
     let mut plan = Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/");
@@ -448,6 +450,7 @@ fn one_step(pace: UserPace, users: u32) -> Plan {
         graceful: Duration::ZERO,
         iterations: None,
         keep_cookies: false,
+        script: None,
         flows: vec![flow],
     };
     Plan { flows: Some(flows), ..Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/") }

@@ -33,7 +33,7 @@ pub(super) struct JourneyUser {
     pub(super) at: Option<StepPlace>,
     /// When the iteration was due.
     pub(super) since: Time,
-    /// The row of its templates: data, values, and two cells for a request's own.
+    /// The row of its templates: data, values, and those of a request's own: what a script made, and two more.
     pub(super) cells: Vec<Box<[u8]>>,
     pub(super) jar: CookieJar,
 }
@@ -65,6 +65,8 @@ pub(super) struct StepFlight {
     pub(super) request: StepRequest,
     pub(super) target: Vec<u8>,
     pub(super) cookies: Box<[u8]>,
+    /// What a script made for it; none without a script.
+    pub(super) made: Vec<Box<[u8]>>,
     /// The connection of its user that carries it.
     pub(super) conn: Option<Conn>,
 }

@@ -258,6 +258,7 @@ impl ClientFigures {
     /// Adds another's times and counts; the busiest core and the first reason stay.
     pub fn merge(&mut self, other: &ClientFigures) {
         self.cpu += other.cpu;
+        self.script += other.script;
         self.core_busy = self.core_busy.max(other.core_busy);
         self.run_queue_wait += other.run_queue_wait;
         self.watched += other.watched;

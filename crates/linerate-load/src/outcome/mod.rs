@@ -430,6 +430,9 @@ pub struct ClientFigures {
     /// How late the last sending thread began, against its planned start.
     #[serde(default)]
     pub start_late: Duration,
+    /// Part of `cpu` that the script of the plan took.
+    #[serde(default)]
+    pub script: Duration,
     /// Context switches of the sending threads.
     pub context_switches: u64,
     /// How late requests left against when they were due and could have (open loop), nanoseconds.

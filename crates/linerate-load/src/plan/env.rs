@@ -22,7 +22,7 @@ pub fn data_set(
     let (mut columns, mut row) = (Vec::new(), Vec::new());
     for (index, request) in requests.iter().enumerate() {
         let mut problem = None;
-        each_variable(request, |place, at, name| {
+        each_of(request, "env.", |place, at, name| {
             if problem.is_some() || columns.iter().any(|known| known == name) {
                 return;
             }
@@ -45,12 +45,23 @@ pub fn data_set(
     Ok((!columns.is_empty()).then(|| DataSet { name: NAME.to_owned(), columns, rows: vec![row] }))
 }
 
-/// The variables of a request, with their places.
-fn each_variable(request: &Request, mut each: impl FnMut(RequestPart, usize, &str)) {
+/// The variables that a script names as `__ENV.NAME`, as slots of a request that is never sent.
+pub fn of_script(text: &str) -> Request {
+    let named = text.split("__ENV.").skip(1).map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+        &rest[..end]
+    });
+    let path: String =
+        named.filter(|name| !name.is_empty()).map(|name| format!("/{{{{env.{name}}}}}")).collect();
+    Request { name: "the script".to_owned(), ..Request::get(&path) }
+}
+
+/// The slots of a request whose names begin so, without that, with their places.
+pub(super) fn each_of(request: &Request, prefix: &str, mut each: impl FnMut(RequestPart, usize, &str)) {
     let mut within = |place: &RequestPart, before: usize, text: &[u8]| {
         each_slot(text, |at, name| {
             let name = name.split('|').next().unwrap_or_default().trim();
-            if let Some(name) = name.strip_prefix("env.") {
+            if let Some(name) = name.strip_prefix(prefix) {
                 each(place.clone(), before + at, name);
             }
         });

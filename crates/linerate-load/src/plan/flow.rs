@@ -25,8 +25,51 @@ pub struct FlowPlan {
     pub iterations: Option<u64>,
     /// Whether a user keeps its cookies from one iteration to the next.
     pub keep_cookies: bool,
+    /// Functions that steps name.
+    #[serde(default)]
+    pub script: Option<PlanScript>,
     /// At least one.
     pub flows: Vec<UserFlow>,
+}
+
+/// A script in JavaScript, which exports functions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanScript {
+    /// Its file, as the plan writes it.
+    pub file: String,
+    /// The script itself.
+    pub text: String,
+}
+
+/// The slot of a body that a script makes. No plan can write it: names have no colon.
+pub(crate) const MADE_SLOT: &str = ":made";
+
+/// Slots of what `sign` returns begin so.
+pub(crate) const SIGN_PREFIX: &str = "sign.";
+
+/// Functions of the plan's script that a step calls, by their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepHooks {
+    /// Returns the body of a request.
+    pub body: Option<String>,
+    /// Sees a request, and returns what its slots `{{sign.NAME}}` are filled with.
+    pub sign: Option<String>,
+    /// Sees a response, and says what is wrong with it.
+    pub judge: Option<String>,
+    /// The slots of `sign` that the request has.
+    pub uses: Vec<String>,
+}
+
+impl StepHooks {
+    /// The functions that it names.
+    pub fn functions(&self) -> impl Iterator<Item = &str> {
+        [&self.body, &self.sign, &self.judge].into_iter().flatten().map(String::as_str)
+    }
+
+    /// Whether the request depends on the script.
+    pub(crate) fn changes(&self) -> bool {
+        self.body.is_some() || self.sign.is_some()
+    }
 }
 
 /// When users come.
@@ -132,6 +175,20 @@ impl FlowPlan {
         Ok(())
     }
 
+    /// The cells that the script makes for a request: its body, and what signing gives; none without a script.
+    pub(crate) fn made_columns(&self) -> Vec<String> {
+        if self.script.is_none() {
+            return Vec::new();
+        }
+        let mut columns = vec![MADE_SLOT.to_owned()];
+        for name in self.flows.iter().flat_map(|flow| &flow.steps).flat_map(|step| &step.hooks.uses) {
+            if !columns.contains(name) {
+                columns.push(name.clone());
+            }
+        }
+        columns
+    }
+
     /// The names of all values that are taken, each once.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
@@ -180,6 +237,9 @@ pub struct FlowStep {
     pub think: Think,
     /// Steps of the same group that follow one another leave together. The pause is that of the last.
     pub group: Option<String>,
+    /// Functions of the plan's script.
+    #[serde(default)]
+    pub hooks: StepHooks,
 }
 
 /// What the response to a step must be like.

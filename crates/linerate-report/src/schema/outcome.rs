@@ -618,6 +618,8 @@ pub struct Client {
     pub core_busy: f64,
     /// Processor time per answered request.
     pub cpu_us_per_request: Option<f64>,
+    /// With a script: the part of it that the script took.
+    pub script_us: Option<f64>,
     /// Time the sending threads waited for a core, seconds.
     pub run_queue_wait_s: f64,
     /// What this machine added to a latency at most, milliseconds.

@@ -425,6 +425,9 @@ pub(super) fn client(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     if let Some(each) = figures::cpu_us_per_request(outcome) {
         parts.push(format!("{} of CPU per request", units::time_us(each, page.style.unicode)));
     }
+    if let Some(each) = figures::script_us(outcome) {
+        parts.push(format!("{} of it in the script", units::time_us(each, page.style.unicode)));
+    }
     let busiest = if c.threads > 1 && plan.way == Way::Loop { "its busiest core" } else { "its core" };
     parts.push(format!("{busiest} {} busy", units::percent(c.core_busy)));
     if plan.counts_from_due() && c.lateness.count() > 0 {

@@ -2,7 +2,7 @@ use super::*;
 use crate::testing;
 use linerate_load::outcome::NamedFigures;
 use linerate_load::plan::Check;
-use linerate_load::plan::flow::{FlowPlan, FlowStep, Think, UserFlow, UserPace};
+use linerate_load::plan::flow::{FlowPlan, FlowStep, StepHooks, Think, UserFlow, UserPace};
 use linerate_load::plan::http::Http;
 
 fn text(plan: &Plan, outcome: &Outcome, style: Style) -> String {
@@ -210,6 +210,7 @@ fn users_of_flows_have_connections_or_streams() {
         take: Vec::new(),
         think: Think::No,
         group: (!group.is_empty()).then(|| group.to_owned()),
+        hooks: StepHooks::default(),
     };
     let said = |steps: Vec<FlowStep>, own_connections, version| {
         let mut plan = testing::plan_closed();
@@ -220,6 +221,7 @@ fn users_of_flows_have_connections_or_streams() {
             graceful: std::time::Duration::ZERO,
             iterations: None,
             keep_cookies: false,
+            script: None,
             flows: vec![UserFlow { name: "f".into(), weight: 1.0, steps }],
         });
         plan.http.version = version;

@@ -10,22 +10,25 @@ use super::table::{Item, Keys, Table};
 use crate::defaults::GRACEFUL;
 use crate::extract::expect::{BodySchema, ResponseTest};
 use crate::extract::take::Extractor;
-use crate::plan::DataSet;
 use crate::plan::data::check_name;
+use crate::plan::env::each_of;
 use crate::plan::flow::{
-    FlowPlan, FlowStep, SchemaText, StepExpectation, TakeRule, Think, UserCount, UserFlow, UserPace,
+    FlowPlan, FlowStep, MADE_SLOT, PlanScript, SIGN_PREFIX, SchemaText, StepExpectation, StepHooks, TakeRule,
+    Think, UserCount, UserFlow, UserPace,
 };
 use crate::plan::limits::{
-    MAX_CONNECTIONS, MAX_FLOWS, MAX_FOLLOW, MAX_GRACEFUL, MAX_GROUP, MAX_REPEAT, MAX_REQUESTS, MAX_TAKES,
-    MAX_THINK, MAX_TIMEOUT,
+    MAX_CONNECTIONS, MAX_FLOWS, MAX_FOLLOW, MAX_GRACEFUL, MAX_GROUP, MAX_PLAN_BYTES, MAX_REPEAT,
+    MAX_REQUESTS, MAX_TAKES, MAX_THINK, MAX_TIMEOUT,
 };
 use crate::plan::units::quoted;
+use crate::plan::{DataSet, Request};
 
 /// Keys at the top that only flows need.
-pub(super) const RUN_KEYS: &[&str] = &["users", "user_rate", "iterations", "cookies", "graceful", "flow"];
+pub(super) const RUN_KEYS: &[&str] =
+    &["users", "user_rate", "iterations", "cookies", "graceful", "script", "flow"];
 
 /// Keys of a step, beside those of its request.
-const STEP_KEYS: &[&str] = &["name", "path", "group", "take", "think", "repeat", "follow", "expect"];
+const STEP_KEYS: &[&str] = &["name", "path", "group", "take", "think", "repeat", "follow", "expect", "hooks"];
 
 const ABSENT: &str = "is not supported in flows";
 
@@ -34,7 +37,7 @@ const FLOW: Keys = Keys {
     elsewhere: &[
         (requests::SHARED_KEYS, "belongs to a step: write it below [[flow.step]]"),
         (
-            &["path", "group", "take", "think", "repeat", "follow", "expect"],
+            &["path", "group", "take", "think", "repeat", "follow", "expect", "hooks"],
             "belongs to a step: write it below [[flow.step]]",
         ),
         (RUN_KEYS, "belongs to the whole plan: write it at the top, before the first [[flow]]"),
@@ -45,7 +48,8 @@ const STEP: Keys = Keys {
     known: &[STEP_KEYS, requests::SHARED_KEYS],
     elsewhere: &[
         (&["weight"], "belongs to the flow: write it below [[flow]]"),
-        (&["raw", "if", "while", "host", "url", "script"], ABSENT),
+        (&["raw", "if", "while", "host", "url"], ABSENT),
+        (&["script"], "belongs to the whole plan: write it at the top, before the first [[flow]]"),
     ],
 };
 
@@ -103,6 +107,7 @@ pub(super) fn read<'a>(top: &Table<'a>) -> Result<Option<PlacedFlows<'a>>, FileE
         graceful: top.read("graceful", |i| i.duration(Duration::ZERO, MAX_GRACEFUL))?.unwrap_or(GRACEFUL),
         iterations: top.read("iterations", |item| item.whole(1, u64::MAX - 1))?,
         keep_cookies: top.read("cookies", |i| i.choice(&[("keep", true), ("new", false)]))?.unwrap_or(false),
+        script: top.read("script", read_script)?,
         flows: Vec::new(),
     };
     if let (true, true, Some(item)) = (is_arriving, plan.keep_cookies, top.get("cookies")) {
@@ -115,6 +120,10 @@ pub(super) fn read<'a>(top: &Table<'a>) -> Result<Option<PlacedFlows<'a>>, FileE
     }
     for (index, table) in tables.into_iter().enumerate() {
         placed.add(&table, top, index)?;
+    }
+    let steps = || placed.plan.flows.iter().flat_map(|flow| &flow.steps);
+    if let Some(item) = top.get("script").filter(|_| steps().all(|step| step.hooks == StepHooks::default())) {
+        return Err(item.error("no step calls the script; write hooks = { sign = \"sign\" } below a step"));
     }
     if is_arriving && placed.plan.users == 0 {
         placed.plan.users = placed.plan.usual_users();
@@ -206,6 +215,37 @@ impl<'a> PlacedFlows<'a> {
         Ok(())
     }
 
+    /// `hooks = { body = "order", sign = "sign", judge = "judge" }`.
+    fn read_hooks(&self, item: &Item<'a>, table: &Table<'a>) -> Result<StepHooks, FileError> {
+        const WHAT: &str = "a table such as { body = \"order\", sign = \"sign\", judge = \"judge\" }";
+        if self.plan.script.is_none() {
+            return Err(
+                item.error("hooks names functions of a script: write script = \"sign.js\" at the top")
+            );
+        }
+        let mut hooks = StepHooks::default();
+        for entry in item.entries(WHAT)? {
+            let place = match entry.key.as_str() {
+                "body" => &mut hooks.body,
+                "sign" => &mut hooks.sign,
+                "judge" => &mut hooks.judge,
+                other => {
+                    let message = format!("{} is no hook; known are body, sign and judge", quoted(other));
+                    return Err(entry.source.error(entry.key_span.clone(), message));
+                }
+            };
+            *place = Some(entry.text("the name of a function that the script exports")?.to_owned());
+        }
+        if hooks == StepHooks::default() {
+            return Err(item.error(format!("hooks must be {WHAT}")));
+        }
+        let body = ["body", "body_file", "json", "form"].iter().find_map(|key| table.get(key));
+        if let (Some(_), Some(body)) = (&hooks.body, body) {
+            return Err(body.error("the script makes the body; leave this one out"));
+        }
+        Ok(hooks)
+    }
+
     fn step(&mut self, table: Table<'a>, top: &Table<'a>) -> Result<FlowStep, FileError> {
         let request = self.requests.len() as u32;
         let think = table.read("think", |item| match item.number() {
@@ -228,7 +268,12 @@ impl<'a> PlacedFlows<'a> {
         let span = table.get("name").map_or(table.span.clone(), Item::span);
         let source = table.source;
         let status_item = table.get("expect_status").cloned();
-        let mut placed = requests::read(table, top)?;
+        let mut hooks = table.read("hooks", |item| self.read_hooks(item, &table))?.unwrap_or_default();
+        let made = hooks.body.is_some().then_some(MADE_SLOT);
+        let mut placed = requests::read(table, top, made)?;
+        if hooks.sign.is_some() {
+            hooks.uses = signed(&placed.request);
+        }
         let (expect, statuses) = expect.map_or((None, None), |(expect, statuses)| (Some(expect), statuses));
         if let (Some(_), Some(item)) = (&statuses, status_item) {
             return Err(item.error("expect has a status too; keep one of the two"));
@@ -241,7 +286,7 @@ impl<'a> PlacedFlows<'a> {
         }
         self.requests.push(placed);
         self.takes.push(items);
-        Ok(FlowStep { request, repeat, expect, follow, take, think: think.unwrap_or_default(), group })
+        Ok(FlowStep { request, repeat, expect, follow, take, think: think.unwrap_or_default(), group, hooks })
     }
 
     /// Compiles the requests of a flow with the values that are there when they are sent. Returns the names of all values.
@@ -253,6 +298,10 @@ impl<'a> PlacedFlows<'a> {
     ) -> Result<Vec<String>, FileError> {
         let mut names: Vec<String> = Vec::new();
         let mut index = 0;
+        let with = |names: &[String], step: &FlowStep| {
+            let made = step.hooks.body.iter().map(|_| MADE_SLOT.to_owned());
+            names.iter().cloned().chain(step.hooks.uses.iter().cloned()).chain(made).collect::<Vec<_>>()
+        };
         while let Some(first) = flow.steps.get(index) {
             let members = &flow.steps[index..index + flow.group_at(index).max(1)];
             let known = names.len();
@@ -262,8 +311,8 @@ impl<'a> PlacedFlows<'a> {
             let known = if has_own { names.len() } else { known };
             for step in members {
                 let request = &self.requests[step.request as usize];
-                let checked = request.check_with(data, http2, &names[..known]);
-                if first.group.is_some() && request.check_with(data, http2, &names).is_ok() {
+                let checked = request.check_with(data, http2, &with(&names[..known], step));
+                if first.group.is_some() && request.check_with(data, http2, &with(&names, step)).is_ok() {
                     checked.map_err(|error| {
                         error.because("a value is there once all of its group are answered")
                     })?;
@@ -278,8 +327,13 @@ impl<'a> PlacedFlows<'a> {
 
     /// Compiles all requests, and finds values that nothing uses.
     pub(super) fn check(&self, data: &[(DataSet, Item<'_>)], http2: bool) -> Result<(), FileError> {
+        if let Some((_, item)) = data.iter().find(|(set, _)| self.plan.script.is_some() && set.name == "sign")
+        {
+            return Err(item.error("slots of a script begin with sign; name the data otherwise"));
+        }
         for flow in &self.plan.flows {
-            let names = self.check_slots(flow, data, http2)?;
+            let mut names = self.check_slots(flow, data, http2)?;
+            names.extend(self.plan.made_columns());
             for (index, step) in flow.steps.iter().enumerate() {
                 let first = match flow.group_at(index) {
                     // Of its own values, only a step that is repeated has some.
@@ -374,6 +428,29 @@ fn add_test(
     ResponseTest::new(&from, wanted.as_deref()).map_err(|why| item.error(format!("expect: {why}")))?;
     expect.parts.push((from, wanted));
     Ok(())
+}
+
+/// A script's text, from a file beside the plan.
+fn read_script(item: &Item<'_>) -> Result<PlanScript, FileError> {
+    let file = item.text("a file with a script, such as \"sign.js\"")?;
+    let bytes = requests::read_file(item, "script")?;
+    if bytes.len() as u64 > MAX_PLAN_BYTES {
+        return Err(item.error(format!("the script is larger than {} MiB", MAX_PLAN_BYTES >> 20)));
+    }
+    let text = std::str::from_utf8(&bytes).map_err(|_| item.error("the script is not UTF-8 text"))?;
+    Ok(PlanScript { file: file.to_owned(), text: text.to_owned() })
+}
+
+/// Names of the slots `{{sign.NAME}}` of a request.
+fn signed(request: &Request) -> Vec<String> {
+    let mut uses = Vec::new();
+    each_of(request, SIGN_PREFIX, |_, _, name| {
+        let slot = format!("{SIGN_PREFIX}{name}");
+        if !uses.contains(&slot) {
+            uses.push(slot);
+        }
+    });
+    uses
 }
 
 fn read_take(item: &Item<'_>) -> Result<TakeRule, FileError> {

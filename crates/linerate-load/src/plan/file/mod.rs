@@ -78,10 +78,13 @@ const TOP: Keys = Keys {
 
 const REQUEST: Keys = Keys {
     known: &[requests::OWN_KEYS, requests::SHARED_KEYS],
-    elsewhere: &[(
-        RUN_KEYS,
-        "belongs to the whole plan: write it at the top, before the first [[request]] or [[data]]",
-    )],
+    elsewhere: &[
+        (&["hooks"], "belongs to a step: write the request as a [[flow]] of one step"),
+        (
+            RUN_KEYS,
+            "belongs to the whole plan: write it at the top, before the first [[request]] or [[data]]",
+        ),
+    ],
 };
 
 const DATA: Keys = Keys {
@@ -386,7 +389,7 @@ fn read_requests<'a>(top: &Table<'a>) -> Result<Vec<requests::Placed<'a>>, FileE
         // All that the only request has is at the top.
         None => vec![Table::empty(top.source)],
     };
-    tables.into_iter().map(|table| requests::read(table, top)).collect()
+    tables.into_iter().map(|table| requests::read(table, top, None)).collect()
 }
 
 /// `"weighted"`, `"listed"`, or the names of requests one after the other.

@@ -52,14 +52,20 @@ pub(super) struct Placed<'a> {
     fields: Vec<(String, Item<'a>)>,
 }
 
-/// Reads a `[[request]]`; what it does not say itself, `top` may say.
-pub(super) fn read<'a>(table: Table<'a>, top: &Table<'a>) -> Result<Placed<'a>, FileError> {
+/// Reads a `[[request]]`; what it does not say itself, `top` may say. `made`: the slot of a body that is made for it.
+pub(super) fn read<'a>(
+    table: Table<'a>,
+    top: &Table<'a>,
+    made: Option<&str>,
+) -> Result<Placed<'a>, FileError> {
     if let Some(item) = table.get("raw").cloned() {
         return read_raw(table, top, &item);
     }
     let shared = |key: &str| table.get(key).or_else(|| top.get(key)).cloned();
     let body_item = body_item(&table)?.or(body_item(top)?);
-    let body = body_item.as_ref().map(read_body).transpose()?;
+    let body_item = body_item.filter(|_| made.is_none());
+    let made = made.map(|slot| Body::from(format!("{{{{{slot}}}}}")));
+    let body = made.map_or_else(|| body_item.as_ref().map(read_body).transpose(), |made| Ok(Some(made)))?;
     let (mut fields, items) = read_fields(&table, top)?;
     let form =
         body_item.as_ref().filter(|item| item.key == "form").map(read_form).transpose()?.unwrap_or_default();

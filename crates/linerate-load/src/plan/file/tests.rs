@@ -395,7 +395,11 @@ fn the_example_of_the_documentation() {
     assert!(blocks.len() >= 2, "the page shows a short and a complete example");
     let folder = Folder::new(
         "docs",
-        &[("users.csv", b"id,name\n1,ada\n"), ("order.json", b"{\"user\":\"{{users.id}}\"}")],
+        &[
+            ("users.csv", b"id,name\n1,ada\n"),
+            ("order.json", b"{\"user\":\"{{users.id}}\"}"),
+            ("sign.js", b"export function sign() {}"),
+        ],
     );
     let plans: Vec<PlanFile> =
         blocks.iter().map(|b| folder.parse(b).unwrap_or_else(|e| panic!("{e}"))).collect();
