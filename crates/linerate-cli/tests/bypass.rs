@@ -122,6 +122,10 @@ fn a_library_of_another_version_is_refused() {
 fn the_exit_code_and_the_environment_are_the_programs() {
     let Some(library) = library() else { return };
     let Some(cable) = Cable::new(1) else { return };
+    let mut unwritable = command_with(OURS, AT, &library, &["--pcap-out", "/no/such/run.pcap"], &["true"]);
+    let unwritable = said(cable.ours.run(|| unwritable.output().expect("it runs")));
+    assert_eq!(unwritable.code, Some(2), "{unwritable:?}");
+    assert!(unwritable.err.contains("/no/such/run.pcap cannot be written"), "{unwritable:?}");
     let said = bypass_on(&cable, &library, &["sh", "-c", "echo $LINERATE_BYPASS; exit 7"]);
     assert_eq!((said.code, said.out.as_str()), (Some(7), "here;500;10.77.0.1:8080\n"), "{said:?}");
     let said = bypass_on(&cable, &library, &["sh", "-c", "kill -KILL $$"]);

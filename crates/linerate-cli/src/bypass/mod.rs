@@ -18,7 +18,6 @@ use linerate_net::link::xdp::Lender;
 use self::launch::Lending;
 use self::status::BypassFacts;
 use crate::fault::{CommandFault, said};
-use crate::load::output::can_be_written;
 
 /// Run a server, unchanged, with its connections on TCP in user space (AF_XDP)
 ///
@@ -82,9 +81,6 @@ pub(crate) fn run(args: &BypassArgs) -> Result<u8, CommandFault> {
     let runs = program::check(&file)?;
     let library = library::found()?;
     library::check_loads(&library, &runs)?;
-    if let Some(file) = &args.pcap_out {
-        can_be_written("--pcap-out", file, "name a file in a folder that exists")?;
-    }
     let facts = BypassFacts {
         interface,
         listen: args.listen.iter().map(SocketAddr::to_string).collect(),
@@ -95,7 +91,8 @@ pub(crate) fn run(args: &BypassArgs) -> Result<u8, CommandFault> {
         Lender::open(&facts.interface, &args.listen).map_err(|error| CommandFault::from(&error))?;
     if let Some(path) = &args.pcap_out {
         record(&mut lender, path).map_err(|error| {
-            CommandFault::input(format!("--pcap-out: {}: {}", path.display(), said(&error)))
+            CommandFault::input(format!("--pcap-out: {} cannot be written: {}", path.display(), said(&error)))
+                .hint("name a file in a folder that exists")
         })?;
     }
     launch::run(&file, name, arguments, &library, Lending { lender, facts })
