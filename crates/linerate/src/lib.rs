@@ -1,7 +1,8 @@
 //! HTTP as fast as the wire allows, and the reason why when it isn't: the library.
 //!
 //! This is the paved path; each part is a crate of its own, behind a feature of its name. `client`, `load` and `serve`
-//! are on by default; with `default-features = false` a program builds what it names.
+//! are on by default; with `default-features = false` a program builds what it names. `http3`, on by default too, lets the
+//! client speak HTTP/3.
 //!
 //! * [`load`]: send requests as fast as the network takes them, or at an exact rate, and measure honestly.
 //! * [`serve`]: respond to requests on an event loop per core.

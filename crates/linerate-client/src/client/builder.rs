@@ -230,6 +230,11 @@ impl Builder {
         self
     }
 
+    /// Whether its URL can be spoken with at all by its protocol: HTTP/3 needs `https`.
+    pub(super) fn is_possible(&self) -> bool {
+        self.options.protocol != Protocol::Http3 || !self.url.starts_with("http:")
+    }
+
     /// Each response of `send`, `get`, `post`, `json`, `send_all` and of the client as a service tells where its time
     /// went: [`ResponseExt`](super::ResponseExt). That costs two allocations for each.
     ///

@@ -1,15 +1,57 @@
 //! HTTP/3 against our own server.
 
 use http::Version;
-use linerate::client::{Client, Error, Protocol};
+use linerate::client::{Builder, Client, Error, Hosts, Protocol};
 use linerate::net::uring::Uring;
 
-use crate::secure::{each_way, echo, secure_with};
+use crate::secure::{each_way, echo, issued, secure_with};
 
 #[tokio::test]
 async fn each_way_of_sending_over_quic() {
     let server = secure_with(&["h3", "h2"], false, || echo);
     each_way(&server.client().protocol(Protocol::Http3).build().unwrap(), Version::HTTP_3).await;
+}
+
+#[tokio::test]
+async fn certificates_are_checked_as_over_tcp() {
+    let server = secure_with(&["h3"], true, || echo);
+    let by_address = || {
+        let url = format!("https://127.0.0.1:{}", server.server.addr().port());
+        Client::builder(&url).protocol(Protocol::Http3).connect_attempts(1)
+    };
+    let shows = |builder: Builder| builder.client_certificate(&server.certificate, &server.key);
+    let trusted = by_address().add_root(&server.certificate).only_added_roots();
+    let answered = [
+        shows(trusted.clone().server_name("localhost")),
+        shows(by_address().danger_accept_any_certificate()),
+    ];
+    for builder in answered {
+        assert_eq!(builder.build().unwrap().get("/a").await.unwrap().body(), "GET /a 0");
+    }
+    let (stranger, _) = issued();
+    let by_stranger = by_address().add_root(stranger).only_added_roots().server_name("localhost");
+    for builder in [shows(trusted), shows(by_stranger)] {
+        let error = builder.build().unwrap().get("/a").await.unwrap_err();
+        assert!(matches!(&error, Error::Connect(why) if why.contains("certificate")), "{error}");
+    }
+    // The server asks for one.
+    let nameless = by_address().danger_accept_any_certificate().build().unwrap();
+    let error = nameless.get("/a").await.unwrap_err();
+    assert!(error.to_string().contains("ertificate"), "{error}");
+}
+
+#[tokio::test]
+async fn several_servers_over_quic() {
+    let servers = [(); 2].map(|()| secure_with(&["h3"], false, || echo));
+    let pems = servers.each_ref().map(|server| server.certificate.clone()).join("\n");
+    let each = move |client: Builder| client.protocol(Protocol::Http3).add_root(&pems);
+    let hosts = Hosts::builder().each(each).build().unwrap();
+    for server in &servers {
+        let response = hosts.get(&format!("{}/a", server.url())).await.unwrap();
+        assert_eq!((response.version(), &response.body()[..]), (Version::HTTP_3, &b"GET /a 0"[..]));
+    }
+    let error = hosts.get("http://localhost:1/").await.unwrap_err();
+    assert!(error.to_string().contains("https://"), "{error}");
 }
 
 /// Nothing but a program that asks for it leads to HTTP/3.
