@@ -154,6 +154,7 @@ fn an_exception_fails_its_iteration_and_not_the_run() {
         let (_folder, path) = hooked(&PLAN.replace("iterations = 20", "iterations = 2"), &script);
         let (document, said) = measured(&["--plan", &path, &server.url]);
         assert_eq!(number(&document, "/flows/shop/failed"), 2, "{to}: {said:?}");
+        assert_eq!(said.code, Some(1), "{to}: {}", said.err);
         let causes = document["flows"]["shop"]["causes"].as_object().unwrap();
         assert!(causes.keys().any(|known| known.starts_with(cause)), "{to}: {causes:?}");
         assert_eq!(number(&document, "/requests_by_name/login/requests/answered"), 2);

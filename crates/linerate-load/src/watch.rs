@@ -18,6 +18,8 @@ const SUSPENDED: Duration = Duration::from_millis(100);
 const CLOCK_SET: Duration = Duration::from_secs(1);
 /// Busy share below which a closed loop waits for the server, not for its core.
 const ITS_PART: f64 = 0.3;
+/// Share of the CPU time from which a script is named.
+const SCRIPTS: f64 = 0.1;
 /// Share of the requests due that never left, from which on the rate was missed.
 const MISSED: f64 = 0.001;
 /// Lateness at the 99th percentile from which an open loop was not kept, nanoseconds.
@@ -96,14 +98,8 @@ pub(crate) fn judge(plan: &Plan, outcome: &mut Outcome) {
     // Blocking threads share cores among themselves, so their waiting proves nothing.
     let alone = matches!(plan.way, Way::Loop | Way::Poll);
     let reason = if plan.pace == Pace::Closed && client.core_busy >= BUSY {
-        let share = client.script.as_secs_f64() / client.cpu.as_secs_f64().max(1e-9) * 100.0;
-        let scripts = if share >= 10.0 {
-            format!(", {share:.0} % of that in the plan's script")
-        } else {
-            String::new()
-        };
         Some(format!(
-            "the busiest sending thread used {:.0} % of its core{scripts}: the server may be able to do more",
+            "the busiest sending thread used {:.0} % of its core: the server may be able to do more",
             client.core_busy * 100.0
         ))
     } else if alone
@@ -123,6 +119,11 @@ pub(crate) fn judge(plan: &Plan, outcome: &mut Outcome) {
     } else {
         None
     };
+    let share = client.script.as_secs_f64() / client.cpu.as_secs_f64().max(1e-9);
+    let reason = reason.map(|why| match share >= SCRIPTS {
+        true => format!("{why}; the plan's script took {:.0} % of their CPU time", share * 100.0),
+        false => why,
+    });
     outcome.client.saturated = reason.is_some();
     outcome.client.reason = reason;
 }
@@ -141,6 +142,23 @@ mod tests {
         judge(plan, &mut outcome);
         assert_eq!(outcome.client.saturated, outcome.client.reason.is_some());
         outcome.client.saturated
+    }
+
+    #[test]
+    fn a_script_that_keeps_the_client_busy_is_named() {
+        let mut outcome = Outcome::default();
+        outcome.client.core_busy = 0.99;
+        outcome.client.cpu = Duration::from_secs(4);
+        for (script, is_named) in [(0, false), (3, true)] {
+            outcome.client.script = Duration::from_secs(script);
+            judge(&closed(), &mut outcome);
+            let reason = outcome.client.reason.clone().unwrap_or_default();
+            assert_eq!(
+                reason.contains("the plan's script took 75 % of their CPU time"),
+                is_named,
+                "{reason}"
+            );
+        }
     }
 
     #[test]

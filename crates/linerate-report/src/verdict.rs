@@ -22,12 +22,19 @@ pub fn reasons(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     if answered == 0 && r.sent > 0 {
         all.push("no request was answered".to_owned());
     }
-    let expects = plan.requests.iter().any(|request| request.expect != Expectation::default());
+    let steps = plan.flows.iter().flat_map(|flows| &flows.flows).flat_map(|flow| &flow.steps);
+    let expects = plan.requests.iter().any(|request| request.expect != Expectation::default())
+        || steps.into_iter().any(|step| step.expect.is_some() || step.hooks.judge.is_some());
     if answered > 0 && bad == answered {
         all.push("not one response was good".to_owned());
     } else if expects && bad > 0 {
         let n = units::several(bad, "response was", "responses were");
         all.push(format!("{n} not what was expected"));
+    }
+    let (mut done, mut failed) = (0, 0);
+    outcome.flows.values().for_each(|flow| (done, failed) = (done + flow.done, failed + flow.failed));
+    if all.is_empty() && done == 0 && failed > 0 {
+        all.push("not one iteration of a flow went well".to_owned());
     }
     if r.out_of_order_responses > 0 {
         all.push(out_of_order(r.out_of_order_responses));
@@ -89,6 +96,11 @@ mod tests {
         let mut bad = fine.clone();
         bad.bad.status = bad.requests.answered;
         assert_eq!(only(&bad), "not one response was good");
+        let mut flows = fine.clone();
+        flows.flows.entry("shop".to_owned()).or_default().failed = 3;
+        assert_eq!(only(&flows), "not one iteration of a flow went well");
+        flows.flows.entry("list".to_owned()).or_default().done = 1;
+        assert_eq!(only(&flows), "");
         let mut silent = fine.clone();
         let mut span = QuietSpan { from_ns: 1_200_000_000, to_ns: 4_700_000_000, ..QuietSpan::default() };
         span.failed.push(2_000_000_000, 2_000_000_001);

@@ -83,7 +83,11 @@ pub(crate) fn load(
     let path = format!("/{}", script.file.trim_start_matches("./").trim_start_matches('/'));
     let files = OwnFile { path: path.clone(), text: script.text.clone() };
     let program = Arc::new(ScriptProgram::new(&path, env.to_vec(), Box::new(files)));
-    let (_, exported) = begin(&program)?;
+    let in_file = |why: String| match why.contains(&script.file) {
+        true => why,
+        false => format!("{}: {why}", script.file),
+    };
+    let (_, exported) = begin(&program).map_err(in_file)?;
     if let Some(missing) = functions.iter().find(|name| !exported.iter().any(|known| known == *name)) {
         let known = if exported.is_empty() { "none".to_owned() } else { exported.join(", ") };
         let file = &script.file;
