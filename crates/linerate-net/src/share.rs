@@ -10,6 +10,8 @@
 //! The guest steps before each of the owner's turns, because a claim on received bytes ends with the next turn. A guest
 //! opens connections; it does not listen. Its connections have slots of their own: they stay few though the owner has many
 //! connections.
+//!
+//! [`divide`] makes any number of equal parts that only open connections.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -402,6 +404,9 @@ macro_rules! passed_on {
         }
     };
 }
+
+mod parts;
+pub use parts::{Part, divide};
 
 impl<T: Transport> Owner<T> {
     /// The transport itself, for tests that script it.
