@@ -6,7 +6,8 @@ use std::time::Duration;
 use linerate_net::link::fault::FaultOptions;
 
 use crate::histogram::LARGEST_NS;
-use crate::plan::limits::{MAX_ABORTS, MAX_FOLLOWING, MAX_GROUP};
+use crate::plan::flow::FlowPlan;
+use crate::plan::limits::{MAX_ABORTS, MAX_FOLLOWING, MAX_GROUP, MAX_HOSTS};
 use crate::plan::{InvalidPlan, Io, Order, Pace, Plan, Way};
 
 /// Most requests in flight on one connection.
@@ -71,6 +72,7 @@ impl Plan {
         if flows.follows() && self.requests.len() > MAX_FOLLOWING {
             return Err(format!("with redirects, flows have at most {MAX_FOLLOWING} steps"));
         }
+        self.validate_hosts(flows)?;
         let is_positive = |weight: f64| weight.is_finite() && weight > 0.0;
         if flows.flows.iter().any(|flow| !is_positive(flow.weight)) {
             return Err("the weight of a flow must be greater than 0".to_owned());
@@ -84,6 +86,34 @@ impl Plan {
             );
         }
         Ok(())
+    }
+
+    /// What several hosts exclude.
+    fn validate_hosts(&self, flows: &FlowPlan) -> Result<(), String> {
+        if flows.flows.iter().flat_map(|flow| &flow.steps).any(|step| step.host as usize > flows.hosts.len())
+        {
+            return Err("a step of a flow goes to a host that is not in the plan".to_owned());
+        }
+        if flows.hosts.is_empty() {
+            return Ok(());
+        }
+        if flows.hosts.len() > MAX_HOSTS {
+            return Err(format!("the steps of a plan go to at most {MAX_HOSTS} other hosts"));
+        }
+        if let Some(host) = flows.hosts.iter().find(|host| host.target.addresses.is_empty()) {
+            return Err(format!("{}: no address to send to", host.target.url));
+        }
+        let excluded = match () {
+            () if self.is_quic() => "--http 3",
+            () if !matches!(self.io, Io::Auto | Io::Epoll) => "--io uring or xdp: they need --io epoll",
+            () if self.route.unix.is_some() => "--unix-socket",
+            () if self.route.haproxy.is_some() => "--haproxy-protocol",
+            () if self.route.proxy.is_some() => {
+                "a proxy (--proxy, or a variable such as https_proxy; --noproxy '*' leaves it out)"
+            }
+            () => return Ok(()),
+        };
+        Err(format!("flows that go to several hosts do not go with {excluded}"))
     }
 
     fn validate_route(&self) -> Result<(), String> {

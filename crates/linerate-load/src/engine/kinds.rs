@@ -177,11 +177,16 @@ fn with_cookies(request: &Request) -> Request {
     request
 }
 
-/// The request that follows a redirect; `by_get`: without what it carried (RFC 9110, section 15.4).
-fn redirected(request: &Request, by_get: bool) -> Request {
+/// The request that follows a redirect; `by_get`: without what it carried, `leaves`: without what is meant for its own
+/// host alone (RFC 9110, section 15.4).
+fn redirected(request: &Request, by_get: bool, leaves: bool) -> Request {
+    const OF_HOST: [&str; 3] = ["authorization", "cookie", "host"];
     const OF_CONTENT: [&str; 5] =
         ["content-type", "content-encoding", "content-language", "content-location", "content-md5"];
     let mut request = Request { path: format!("/{{{{{LOCATION_SLOT}}}}}"), ..request.clone() };
+    if leaves {
+        request.fields.retain(|(name, _)| !OF_HOST.contains(&name.to_ascii_lowercase().as_str()));
+    }
     if by_get {
         request.body = None;
         request.fields.retain(|(name, _)| !OF_CONTENT.contains(&name.to_ascii_lowercase().as_str()));
@@ -282,6 +287,16 @@ fn row<'a>(sets: &'a [Vec<Vec<Box<[u8]>>>], n: u64, scratch: &'a mut Vec<Box<[u8
 
 impl Kinds {
     pub(crate) fn new(plan: &Plan, core: u32, cores: u32) -> Result<Kinds, RequestError> {
+        Kinds::with_users(plan, (core, cores), None)
+    }
+
+    /// As [`Kinds::new`], of a plan as it is for one of its hosts, with the users that all hosts share.
+    pub(crate) fn with_users(
+        plan: &Plan,
+        (core, cores): (u32, u32),
+        users: Option<Journeys>,
+    ) -> Result<Kinds, RequestError> {
+        let host = users.as_ref().map_or(0, Journeys::host);
         let kind = |request: &Request| {
             let usual = compile(plan, request, false)?;
             Ok(RequestKind {
@@ -301,9 +316,13 @@ impl Kinds {
         if let Some(flows) = &plan.flows {
             let targets: &[Option<bool>] =
                 if flows.follows() { &[None, Some(false), Some(true)] } else { &[None] };
+            let hosts = flows.hosts_by_request(plan.requests.len());
             for target in targets {
-                let to = |request: &Request| target.map_or(request.clone(), |get| redirected(request, get));
-                let requests: Vec<Request> = plan.requests.iter().map(to).collect();
+                let to = |(nth, request): (usize, &Request)| match target {
+                    Some(get) => redirected(request, *get, hosts[nth] != host),
+                    None => request.clone(),
+                };
+                let requests: Vec<Request> = plan.requests.iter().enumerate().map(to).collect();
                 let with = requests.iter().map(with_cookies);
                 let without = requests.iter().filter(|_| target.is_some()).cloned();
                 for request in without.chain(with) {
@@ -319,7 +338,8 @@ impl Kinds {
         let sets = Arc::new(sets);
         let flows = plan.flows.as_ref().map(|flows| {
             let reads = journeys::reads(plan, flows).map_err(RequestError::Flow)?;
-            let journeys = Journeys::new(plan, flows, &reads, Arc::clone(&sets), (core, cores));
+            let new = || Journeys::new(plan, flows, &reads, Arc::clone(&sets), (core, cores));
+            let journeys = users.unwrap_or_else(new);
             let path = |r: &Request| (!r.path.contains("{{")).then(|| r.path.clone().into_bytes());
             let mut follows = vec![false; plan.requests.len()];
             for step in flows.flows.iter().flat_map(|flow| &flow.steps).filter(|step| step.follow > 0) {

@@ -1,5 +1,5 @@
-//! A user's cookies (RFC 6265), for the one host of a plan. A cookie for another host is dropped, so
-//! no list of public suffixes is needed.
+//! A user's cookies (RFC 6265), for the hosts of a plan. A cookie for another host is dropped, and so is one for a
+//! domain of one label such as `com`; longer public suffixes such as `co.uk` are not told apart from other domains.
 
 use std::time::Duration;
 
@@ -81,16 +81,34 @@ pub(crate) struct CookieJar {
 struct StoredCookie {
     name: Vec<u8>,
     value: Vec<u8>,
+    /// The host that set it, or the domain that it is for.
+    domain: Vec<u8>,
+    is_for_hosts_below: bool,
     path: Vec<u8>,
     secure: bool,
     until: Option<Time>,
 }
 
-/// The host that requests go to.
+/// A host that requests go to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CookieHost {
+    /// Its name in small letters, or its address.
     pub(crate) name: String,
     pub(crate) is_https: bool,
+}
+
+impl CookieHost {
+    /// That of an authority, `host[:port]`.
+    pub(crate) fn of(authority: &str, is_https: bool) -> CookieHost {
+        let name = authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
+        CookieHost { name: name.map_or(authority, |(name, _)| name).to_ascii_lowercase(), is_https }
+    }
+
+    /// Whether a domain is this host's or one above it (section 5.1.3).
+    fn is_in(&self, domain: &[u8]) -> bool {
+        let host = self.name.as_bytes();
+        host == domain || (!is_address(host) && host.ends_with(&[b".", domain].concat()))
+    }
 }
 
 impl CookieJar {
@@ -100,15 +118,15 @@ impl CookieJar {
 
     /// Stores a cookie by section 5.3; `target`: path and query of the request.
     pub(crate) fn store(&mut self, cookie: &SetCookie, host: &CookieHost, target: &[u8], now: Time) {
-        let is_ours = |domain: &Vec<u8>| {
-            let host = host.name.as_bytes().to_ascii_lowercase();
-            host == *domain || (!is_address(&host) && host.ends_with(&[b".", domain.as_slice()].concat()))
-        };
-        if !cookie.domain.as_ref().is_none_or(is_ours) || (cookie.secure && !host.is_https) {
+        let domain = cookie.domain.as_deref().unwrap_or(host.name.as_bytes());
+        let is_ours = host.is_in(domain) && (domain == host.name.as_bytes() || domain.contains(&b'.'));
+        if !is_ours || (cookie.secure && !host.is_https) {
             return;
         }
         let path = cookie.path.clone().unwrap_or_else(|| default_path(target));
-        let is_same = |stored: &StoredCookie| stored.name == cookie.name && stored.path == path;
+        let is_same = |stored: &StoredCookie| {
+            stored.name == cookie.name && stored.path == path && stored.domain == domain
+        };
         let place = self.cookies.iter().position(is_same);
         if cookie.lifetime == Some(Duration::ZERO) {
             if let Some(place) = place {
@@ -121,6 +139,8 @@ impl CookieJar {
             value: cookie.value.clone(),
             secure: cookie.secure,
             until: cookie.lifetime.map(|lifetime| now + lifetime),
+            domain: domain.to_vec(),
+            is_for_hosts_below: cookie.domain.is_some(),
             path,
         };
         match place {
@@ -138,7 +158,12 @@ impl CookieJar {
     pub(crate) fn field(&self, host: &CookieHost, target: &[u8], now: Time) -> Vec<u8> {
         let path = path_of(target);
         let is_sent = |cookie: &&StoredCookie| {
-            path_matches(&cookie.path, path)
+            let is_for = match cookie.is_for_hosts_below {
+                true => host.is_in(&cookie.domain),
+                false => cookie.domain == host.name.as_bytes(),
+            };
+            is_for
+                && path_matches(&cookie.path, path)
                 && (!cookie.secure || host.is_https)
                 && cookie.until.is_none_or(|until| now < until)
         };
@@ -215,19 +240,33 @@ mod tests {
 
     #[test]
     fn cookies_of_other_hosts_and_secure_ones_are_dropped() {
-        let here = host("a.example");
+        let here = host("a.shop.example");
         let fields = [
             "a=1; Domain=other.example",
-            "b=2; Domain=.Example",
-            "c=3; Domain=a.example",
+            "b=2; Domain=.Shop.Example",
+            "c=3; Domain=a.shop.example",
             "d=4; Secure",
-            "e=5; Domain=x.a.example",
+            "e=5; Domain=x.a.shop.example",
+            "f=6; Domain=example",
         ];
         assert_eq!(sent(&jar(&here, "/", &fields), &here, "/"), "b=2; c=3");
         let address = host("127.0.0.1");
         assert_eq!(sent(&jar(&address, "/", &["a=1; Domain=0.0.1"]), &address, "/"), "");
         let https = CookieHost { name: "a.example".to_owned(), is_https: true };
         assert_eq!(sent(&jar(&https, "/", &["d=4; Secure"]), &https, "/"), "d=4");
+    }
+
+    #[test]
+    fn each_host_gets_its_own_and_those_of_domains_above() {
+        let (shop, auth) = (host("a.shop.example"), CookieHost::of("auth.SHOP.example:8443", true));
+        let mut both = jar(&shop, "/", &["own=1", "shared=2; Domain=shop.example"]);
+        for field in ["own=3", "shared=4; Domain=shop.example", "safe=5; Domain=shop.example; Secure"] {
+            let cookie = SetCookie::parse(field.as_bytes()).expect("a cookie");
+            both.store(&cookie, &auth, b"/", Time::ZERO);
+        }
+        assert_eq!(sent(&both, &shop, "/"), "own=1; shared=4");
+        assert_eq!(sent(&both, &auth, "/"), "shared=4; own=3; safe=5");
+        assert_eq!(sent(&both, &host("elsewhere"), "/"), "");
     }
 
     #[test]

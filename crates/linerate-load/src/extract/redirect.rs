@@ -13,38 +13,43 @@ pub(crate) fn redirects(status: u16) -> Option<bool> {
     }
 }
 
-/// The target that `location` means, from a request to `base` at `authority`.
+/// A host of the plan: whether it is reached over TLS, and its authority.
+type Origin<'a> = (bool, &'a str);
+
+/// The host and the target that `location` means, from a request for the target `base` at host number `at`.
 ///
 /// # Errors
-/// It leads to another host, which users of flows do not go to.
+/// It leads to a host that is not the plan's.
 pub(crate) fn resolve(
     location: &[u8],
     base: &[u8],
-    (is_https, authority): (bool, &str),
-) -> Result<Vec<u8>, String> {
+    at: usize,
+    hosts: &[Origin<'_>],
+) -> Result<(usize, Vec<u8>), String> {
     let location = location.split(|b| *b == b'#').next().unwrap_or_default().trim_ascii();
     let other = || format!("redirect to another host: {}", String::from_utf8_lossy(location));
     let encoded_location = encoded(location);
-    let (scheme, usual) = if is_https { ("https", ":443") } else { ("http", ":80") };
-    let (has_scheme, reference) = match split_scheme(&encoded_location) {
-        Some((its, rest)) if its.eq_ignore_ascii_case(scheme) => (true, rest),
+    let of_base = hosts.get(at).is_some_and(|(is_https, _)| *is_https);
+    let (scheme, reference) = match split_scheme(&encoded_location) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (Some(true), rest),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (Some(false), rest),
         Some(_) => return Err(other()),
-        None => (false, encoded_location.as_str()),
+        None => (None, encoded_location.as_str()),
     };
-    let target = match reference.strip_prefix("//") {
-        Some(rest) => {
-            let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-            let plain = |text: &str| text.strip_suffix(usual).unwrap_or(text).to_ascii_lowercase();
-            if plain(host) != plain(authority) {
-                return Err(other());
-            }
-            let slash = if path.starts_with('/') { "" } else { "/" };
-            resolve_path("/", &format!("{slash}{path}"))
-        }
-        None if has_scheme => return Err(other()),
-        None => resolve_path(&encoded(base), reference),
-    };
-    Ok(target.into_bytes())
+    if let Some(rest) = reference.strip_prefix("//") {
+        let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let is_https = scheme.unwrap_or(of_base);
+        let usual = if is_https { ":443" } else { ":80" };
+        let plain = |text: &str| text.strip_suffix(usual).unwrap_or(text).to_ascii_lowercase();
+        let is_it = |own: &Origin<'_>| own.0 == is_https && plain(own.1) == plain(host);
+        let to = hosts.iter().position(is_it).ok_or_else(other)?;
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        return Ok((to, resolve_path("/", &format!("{slash}{path}")).into_bytes()));
+    }
+    if scheme.is_some() {
+        return Err(other());
+    }
+    Ok((at, resolve_path(&encoded(base), reference).into_bytes()))
 }
 
 /// What cannot stand in a target is percent-encoded, as browsers do.
@@ -64,8 +69,8 @@ mod tests {
     use super::*;
 
     fn to(location: &str) -> Result<String, String> {
-        let found = resolve(location.as_bytes(), b"/a/b?c=1", (false, "shop.example:8080"));
-        found.map(|target| String::from_utf8(target).unwrap())
+        let found = resolve(location.as_bytes(), b"/a/b?c=1", 0, &[(false, "shop.example:8080")]);
+        found.map(|(_, target)| String::from_utf8(target).unwrap())
     }
 
     #[test]
@@ -98,7 +103,23 @@ mod tests {
         {
             assert!(to(location).is_err_and(|why| why.contains(location)), "{location}");
         }
-        let usual = resolve(b"https://h/x", b"/", (true, "h:443")).unwrap();
-        assert_eq!(usual, b"/x");
+        let usual = resolve(b"https://h/x", b"/", 0, &[(true, "h:443")]).unwrap();
+        assert_eq!(usual, (0, b"/x".to_vec()));
+    }
+
+    #[test]
+    fn hosts_of_the_plan_are_known() {
+        let hosts = [(false, "shop:80"), (true, "auth"), (true, "shop")];
+        for (location, at, to) in [
+            ("https://auth/a", 0, Some((1, "/a"))),
+            ("//shop/b", 1, Some((2, "/b"))),
+            ("//shop/b", 0, Some((0, "/b"))),
+            ("http://shop", 2, Some((0, "/"))),
+            ("c", 1, Some((1, "/c"))),
+            ("http://auth/", 1, None),
+        ] {
+            let found = resolve(location.as_bytes(), b"/", at, &hosts).ok();
+            assert_eq!(found, to.map(|(host, target)| (host, target.as_bytes().to_vec())), "{location}");
+        }
     }
 }

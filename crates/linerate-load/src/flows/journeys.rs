@@ -1,5 +1,6 @@
 //! The machine of users: what each does next, and when it is due. No I/O, no clock.
 
+mod hosts;
 mod steps;
 
 use std::collections::HashMap;
@@ -9,24 +10,30 @@ use std::time::Duration;
 use linerate_base::{Random, Time, derive};
 use linerate_net::Conn;
 
+use hosts::JourneyHost;
+
 use super::comings::Comings;
 use super::user::{JourneyUser, StepFlight, StepPlace, UserQueue};
 use crate::extract::expect::{BodySchema, ResponseTest, StepExpect};
-use crate::extract::jar::{CookieHost, SetCookie};
+use crate::extract::jar::SetCookie;
 use crate::extract::reading::{StepReads, StepTake};
 use crate::extract::take::Extractor;
 use crate::limits::{FLOW_CAUSES, REFUSED_PAUSE};
 use crate::outcome::FlowFigures;
 use crate::plan::Plan;
 use crate::plan::flow::{FlowPlan, FlowStep, SchemaText, Think, UserFlow};
-use crate::plan::limits::{MAX_GROUP, USER_CONNECTIONS};
+use crate::plan::limits::USER_CONNECTIONS;
 
 /// Rows of all data sets, by set, then by row.
 pub(crate) type DataRows = Vec<Vec<Vec<Box<[u8]>>>>;
 
-/// The users of one core. Its supply, its templates and its recorder share them.
+/// The users of one core, as one of the plan's hosts sees them. Its supply, its templates and its recorder share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Journeys(Arc<Mutex<JourneyState>>);
+pub(crate) struct Journeys {
+    state: Arc<Mutex<JourneyState>>,
+    /// The number of the host.
+    host: usize,
+}
 
 /// The end of a request, as far as its user is concerned.
 #[derive(Debug)]
@@ -64,18 +71,14 @@ struct JourneyState {
     free: Vec<u32>,
     /// Each user has a connection of its own.
     own_connections: bool,
-    /// Whether connections have streams, once that is known.
-    streams: Option<bool>,
     /// Requests of the largest group.
     widest: usize,
-    /// Users that need a connection first.
-    unbound: UserQueue,
-    /// Users whose connection takes nothing now, and will.
-    held: Vec<(Time, u32, u64)>,
+    /// At least one.
+    hosts: Vec<JourneyHost>,
+    /// Users between two iterations, where there are several hosts. Otherwise they wait at the one.
+    resting: UserQueue,
     /// The number of the next ticket.
     next_ticket: u64,
-    /// Connections whose user is gone.
-    released: Vec<Conn>,
     /// How long iterations may go on after the end, and until when once that is known.
     graceful: Duration,
     last: Option<Time>,
@@ -89,8 +92,6 @@ struct JourneyState {
     /// Cells of a user.
     cells: usize,
     users: Vec<JourneyUser>,
-    /// Users that may send.
-    due: UserQueue,
     /// Requests in flight, by their numbers.
     flights: HashMap<u64, StepFlight>,
     /// Number of the next request.
@@ -101,8 +102,6 @@ struct JourneyState {
     cores: u64,
     /// Users within an iteration.
     active: u64,
-    host: CookieHost,
-    authority: String,
     /// Requests of the plan.
     requests: u16,
     keep_cookies: bool,
@@ -123,6 +122,7 @@ struct FlowRun {
 struct StepRun {
     name: String,
     request: u16,
+    host: usize,
     repeat: u32,
     follow: u32,
     /// Places of the values that it takes.
@@ -176,20 +176,16 @@ impl Journeys {
         let comings = Comings::of(&flows.pace, plan.seed, (core, cores));
         let at_first = if matches!(comings, Comings::Arriving(_)) { 0 } else { most };
         let user = |n| JourneyUser::new(plan.seed, n * cores + core, cells);
-        let authority = plan.target.authority.as_str();
-        let name = authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
-        Journeys(Arc::new(Mutex::new(JourneyState {
+        let state = JourneyState {
             comings,
             start: Time::ZERO,
             most,
             free: Vec::new(),
             own_connections: flows.own_connections,
-            streams: plan.has_streams(),
             widest: flows.widest(),
-            unbound: UserQueue::default(),
-            held: Vec::new(),
+            hosts: (0..plan.host_count()).map(|host| JourneyHost::of(&plan.at_host(host))).collect(),
+            resting: UserQueue::default(),
             next_ticket: 0,
-            released: Vec::new(),
             graceful: flows.graceful,
             last: None,
             core,
@@ -199,32 +195,40 @@ impl Journeys {
             rows,
             data_cells,
             users: (0..at_first).map(user).collect(),
-            due: UserQueue::default(),
             flights: HashMap::new(),
             next: 0,
             left: flows.iterations.map_or(u64::MAX, share),
             next_iteration: core,
             cores,
             active: 0,
-            host: CookieHost {
-                name: name.map_or(authority, |(name, _)| name).to_owned(),
-                is_https: plan.tls.is_some(),
-            },
-            authority: authority.to_owned(),
             requests: u16::try_from(plan.requests.len()).unwrap_or(u16::MAX),
             keep_cookies: flows.keep_cookies,
             seed: plan.seed,
             measure_from: Time::ZERO,
             stopped: false,
-        })))
+        };
+        Journeys { state: Arc::new(Mutex::new(state)), host: 0 }
+    }
+
+    /// The number of the host that sees them.
+    pub(crate) fn host(&self) -> usize {
+        self.host
+    }
+
+    /// The same users, as another host sees them.
+    pub(crate) fn at_host(&self, host: usize) -> Journeys {
+        Journeys { host, ..self.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, JourneyState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Users come from `start` on; iterations that are due from `measure_from` on count.
     pub(crate) fn start(&self, start: Time, measure_from: Time) {
+        if self.host > 0 {
+            return;
+        }
         let mut state = self.lock();
         (state.start, state.measure_from) = (start, measure_from);
         if !matches!(state.comings, Comings::Arriving(_)) {
@@ -234,6 +238,9 @@ impl Journeys {
 
     /// Joins a run late: users that were due before `from` have not come.
     pub(crate) fn join(&self, from: Time) {
+        if self.host > 0 {
+            return;
+        }
         let mut guard = self.lock();
         let state = &mut *guard;
         state.count_unstarted(from);
@@ -242,7 +249,8 @@ impl Journeys {
                 schedule.pop();
             }
         }
-        (state.due, state.unbound) = Default::default();
+        state.hosts.iter_mut().for_each(|host| (host.due, host.unbound) = Default::default());
+        state.resting = UserQueue::default();
         (0..state.users.len()).for_each(|user| state.rest(user as u32, from));
     }
 
@@ -256,7 +264,7 @@ impl Journeys {
     pub(crate) fn take(&self, now: Time, of: UsersOf) -> Option<(u64, Time)> {
         let mut state = self.lock();
         loop {
-            let (due, user) = state.pop_due(now, of)?;
+            let (due, user) = state.pop_due(now, of, self.host)?;
             if state.users[user as usize].at.is_none() && !state.begin(user, due) {
                 continue;
             }
@@ -268,16 +276,22 @@ impl Journeys {
 
     /// When the next user is due.
     pub(crate) fn next_due(&self, of: UsersOf) -> Option<Time> {
-        let mut state = self.lock();
+        let mut guard = self.lock();
+        let state = &mut *guard;
         if state.stopped || state.is_over() {
             return None;
         }
+        // They wait for the first host's engine.
+        let beginning = if self.host == 0 { state.next_beginning() } else { None };
+        let unbound = state.next_unbound(self.host).into_iter().chain(beginning).min();
+        let JourneyState { hosts, users, .. } = state;
+        let host = &mut hosts[self.host];
         match of {
-            UsersOf::Connections => state.next_bound(),
-            UsersOf::NoConnection => state.next_unbound(),
+            UsersOf::Connections => host.next_bound(users),
+            UsersOf::NoConnection => unbound,
             UsersOf::Anyone => {
-                let held = state.held.iter().map(|(due, _, _)| *due).min();
-                held.into_iter().chain(state.next_bound()).chain(state.next_unbound()).min()
+                let held = host.held.iter().map(|(due, _, _)| *due).min();
+                held.into_iter().chain(host.next_bound(users)).chain(unbound).min()
             }
         }
     }
@@ -286,17 +300,18 @@ impl Journeys {
     pub(crate) fn learn(&self, has_streams: bool, now: Time) -> Option<u32> {
         let mut state = self.lock();
         // One connection without streams is enough: no request waits behind another one then.
-        let streams = has_streams && state.streams != Some(false);
-        if state.widest == 1 || state.streams.replace(streams) == Some(streams) {
+        let host = self.host;
+        let streams = has_streams && state.hosts[host].streams != Some(false);
+        if state.widest == 1 || state.hosts[host].streams.replace(streams) == Some(streams) {
             return None;
         }
         (0..state.users.len()).for_each(|user| state.queue(user as u32, now));
-        Some(state.depth())
+        Some(state.depth(host))
     }
 
     /// Requests that a connection may carry at once, as far as that is known.
     pub(crate) fn depth(&self) -> u32 {
-        self.lock().depth()
+        self.lock().depth(self.host)
     }
 
     /// Whether each user has a connection of its own.
@@ -316,7 +331,11 @@ impl Journeys {
             }
             _ => state.most,
         };
-        let each = if state.streams == Some(false) { state.widest.min(USER_CONNECTIONS) } else { 1 };
+        let each = if state.hosts[self.host].streams == Some(false) {
+            state.widest.min(USER_CONNECTIONS)
+        } else {
+            1
+        };
         u32::try_from(wanted.saturating_mul(each as u64)).unwrap_or(u32::MAX)
     }
 
@@ -324,8 +343,9 @@ impl Journeys {
     pub(crate) fn due_connection(&self, now: Time) -> Option<Conn> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let (due, user) = state.due.first(&state.users)?;
-        let has_streams = state.has_streams();
+        let host = &mut state.hosts[self.host];
+        let (due, user) = host.due.first(&state.users)?;
+        let has_streams = host.has_streams();
         state.users[user as usize].free_connection(has_streams).filter(|_| due <= now && !state.stopped)
     }
 
@@ -333,11 +353,12 @@ impl Journeys {
     pub(crate) fn unbind_first(&self) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let has_streams = state.has_streams();
-        let Some((due, user)) = state.due.pop(&state.users) else { return };
+        let host = &mut state.hosts[self.host];
+        let has_streams = host.has_streams();
+        let Some((due, user)) = host.due.pop(&state.users) else { return };
         let entry = &mut state.users[user as usize];
         let shut = entry.free_connection(has_streams).and_then(|conn| entry.shut(conn));
-        state.released.extend(shut);
+        host.released.extend(shut);
         state.enqueue(user, due);
     }
 
@@ -345,15 +366,16 @@ impl Journeys {
     pub(crate) fn hold_first(&self) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let Some((due, user)) = state.due.pop(&state.users) else { return };
-        state.held.extend(state.users[user as usize].ticket.map(|ticket| (due, user, ticket)));
+        let host = &mut state.hosts[self.host];
+        let Some((due, user)) = host.due.pop(&state.users) else { return };
+        host.held.extend(state.users[user as usize].ticket.map(|ticket| (due, user, ticket)));
     }
 
     /// Connections may take something again.
     pub(crate) fn resume(&self) {
         let mut guard = self.lock();
-        let state = &mut *guard;
-        state.held.drain(..).for_each(|held| state.due.push(held));
+        let host = &mut guard.hosts[self.host];
+        host.held.drain(..).for_each(|held| host.due.push(held));
     }
 
     /// A request leaves on this connection, which is its user's from now on.
@@ -361,24 +383,24 @@ impl Journeys {
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(flight) = state.flights.get_mut(&number).filter(|_| state.own_connections) else { return };
-        let (user, before) = (flight.user, flight.conn.replace(conn));
+        let (user, host, before) = (flight.user, flight.request.host, flight.conn.replace(conn));
         if before == Some(conn) {
             return;
         }
-        state.released.extend(state.users[user as usize].placed(before, conn));
+        state.hosts[host].released.extend(state.users[user as usize].placed(host, before, conn));
         state.queue(user, now);
     }
 
     /// Whether two requests are of the same user, whose connection has streams.
     pub(crate) fn share_connection(&self, one: u64, other: u64) -> bool {
         let state = self.lock();
-        let user = |number| state.flights.get(&number).map(|flight| flight.user);
-        state.has_streams() && user(one).is_some() && user(one) == user(other)
+        let user = |number| state.flights.get(&number).map(|flight| (flight.user, flight.request.host));
+        state.hosts[self.host].has_streams() && user(one).is_some() && user(one) == user(other)
     }
 
     /// Connections whose user is gone, each once.
     pub(crate) fn released(&self) -> Vec<Conn> {
-        std::mem::take(&mut self.lock().released)
+        std::mem::take(&mut self.lock().hosts[self.host].released)
     }
 
     /// No iteration begins from `now` on, and those that began may go on for a while.
@@ -450,7 +472,8 @@ impl Journeys {
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(flight) = state.flights.get_mut(&number) else { return false };
-        let field = state.users[flight.user as usize].jar.field(&state.host, &target, now);
+        let host = &state.hosts[flight.request.host].cookies;
+        let field = state.users[flight.user as usize].jar.field(host, &target, now);
         flight.target = target;
         flight.cookies = field.into();
         let has_cookies = !flight.cookies.is_empty();
@@ -468,9 +491,10 @@ impl Journeys {
         let user = flight.user;
         let entry = &mut state.users[user as usize];
         if let StepEnd::Good(_, cookies) | StepEnd::Bad(_, cookies) | StepEnd::Moved { cookies, .. } = end {
-            cookies.iter().for_each(|cookie| entry.jar.store(cookie, &state.host, &flight.target, now));
+            let host = &state.hosts[flight.request.host].cookies;
+            cookies.iter().for_each(|cookie| entry.jar.store(cookie, host, &flight.target, now));
         }
-        state.released.extend(entry.landed(flight.conn));
+        state.hosts[flight.request.host].released.extend(entry.landed(flight.conn));
         let step = flight.request.step;
         match end {
             StepEnd::Good(values, _) => entry.taken.push((step, values)),
@@ -500,27 +524,16 @@ impl JourneyState {
         if self.active > 0 {
             return false;
         }
-        let nobody_waits = self.next_bound().is_none() && self.next_unbound().is_none();
+        let nobody_waits = self.next_arrival().is_none()
+            && self.resting.first(&self.users).is_none()
+            && self.hosts.iter_mut().all(|host| {
+                host.next_bound(&self.users).is_none() && host.next_unbound(&self.users).is_none()
+            });
         self.left == 0 || self.last.is_some() || nobody_waits
     }
 
-    /// Whether connections are known to have streams.
-    fn has_streams(&self) -> bool {
-        self.streams == Some(true)
-    }
-
-    fn depth(&self) -> u32 {
-        if self.has_streams() { self.widest as u32 } else { 1 }
-    }
-
-    /// Requests of one user that may be in flight at once.
-    fn at_once(&self) -> usize {
-        match self.streams {
-            Some(true) => MAX_GROUP,
-            Some(false) => USER_CONNECTIONS,
-            // The first connection tells.
-            None => 1,
-        }
+    fn depth(&self, host: usize) -> u32 {
+        if self.hosts[host].has_streams() { self.widest as u32 } else { 1 }
     }
 
     /// When the next new user comes, if it may.
@@ -530,33 +543,32 @@ impl JourneyState {
         schedule.peek().filter(|_| may).map(|ns| self.start + Duration::from_nanos(ns))
     }
 
-    fn next_bound(&mut self) -> Option<Time> {
-        self.due.first(&self.users).map(|(due, _)| due)
-    }
-
-    fn next_unbound(&mut self) -> Option<Time> {
-        let waiting = self.unbound.first(&self.users).map(|(due, _)| due);
-        waiting.into_iter().chain(self.next_arrival()).min()
+    /// When the next user that needs a connection to a host is due.
+    fn next_unbound(&mut self, host: usize) -> Option<Time> {
+        let arrival = if self.hosts.len() == 1 { self.next_arrival() } else { None };
+        self.hosts[host].next_unbound(&self.users).into_iter().chain(arrival).min()
     }
 
     /// Takes a user that waits, whenever it is due.
     fn pop_waiting(&mut self) -> Option<(Time, u32)> {
-        self.held.drain(..).for_each(|held| self.due.push(held));
-        let popped = self.due.pop(&self.users).or_else(|| self.unbound.pop(&self.users));
+        let at_host = self.hosts.iter_mut().find_map(|host| host.pop_waiting(&self.users));
+        let popped = at_host.or_else(|| self.resting.pop(&self.users));
         popped.inspect(|(_, user)| self.users[*user as usize].ticket = None)
     }
 
-    /// The user that is due first, and since when.
-    fn pop_due(&mut self, now: Time, of: UsersOf) -> Option<(Time, u32)> {
+    /// The user that is due first at a host, and since when.
+    fn pop_due(&mut self, now: Time, of: UsersOf, host: usize) -> Option<(Time, u32)> {
         if self.stopped {
             return None;
         }
-        let popped = if of != UsersOf::NoConnection && self.next_bound().is_some_and(|due| due <= now) {
-            self.due.pop(&self.users)
+        let bound = self.hosts[host].next_bound(&self.users);
+        let popped = if of != UsersOf::NoConnection && bound.is_some_and(|due| due <= now) {
+            self.hosts[host].due.pop(&self.users)
         } else {
-            let next = self.next_unbound().filter(|due| *due <= now && of != UsersOf::Connections)?;
-            match self.unbound.first(&self.users) {
-                Some((due, _)) if due == next => self.unbound.pop(&self.users),
+            let next = self.next_unbound(host).filter(|due| *due <= now && of != UsersOf::Connections)?;
+            let unbound = &mut self.hosts[host].unbound;
+            match unbound.first(&self.users) {
+                Some((due, _)) if due == next => unbound.pop(&self.users),
                 _ => Some((next, self.arrive())),
             }
         };
@@ -565,13 +577,13 @@ impl JourneyState {
 
     /// The next request of a user leaves, if it has one: its number, and since when it was due.
     fn send_next(&mut self, user: u32, of: UsersOf, now: Time) -> Option<(u64, Time)> {
-        let has_streams = self.has_streams();
         let entry = &mut self.users[user as usize];
+        let has_streams = self.hosts[entry.next_host()].has_streams();
+        let conn = if of == UsersOf::Connections { entry.free_connection(has_streams) } else { None };
         let request = entry.pending.pop_front()?;
         let (number, due) = (self.next, request.due);
         self.next += 1;
-        let conn = if of == UsersOf::Connections { entry.free_connection(has_streams) } else { None };
-        entry.leaves(conn);
+        entry.leaves(request.host, conn);
         let kind = self.kind_of(user, &request);
         let (target, cookies, made) = Default::default();
         self.flights.insert(number, StepFlight { user, kind, request, target, cookies, made, conn });
@@ -645,8 +657,9 @@ impl JourneyState {
     /// What is left of a step or group may leave at this time, as far as its user has room for it, unless the run is over
     /// by then.
     fn queue(&mut self, user: u32, at: Time) {
-        let (at_once, waits_for_one) = (self.at_once(), self.own_connections && self.has_streams());
         let entry = &self.users[user as usize];
+        let host = &self.hosts[entry.next_host()];
+        let (at_once, waits_for_one) = (host.at_once(), self.own_connections && host.has_streams());
         if entry.pending.is_empty() || entry.ticket.is_some() || entry.flying >= at_once {
             return;
         }
@@ -664,11 +677,14 @@ impl JourneyState {
     fn enqueue(&mut self, user: u32, at: Time) {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        let has_streams = self.has_streams();
         let entry = &mut self.users[user as usize];
         entry.ticket = Some(ticket);
-        let has_connection = !self.own_connections || entry.free_connection(has_streams).is_some();
-        let waiting = if has_connection { &mut self.due } else { &mut self.unbound };
+        if entry.at.is_none() && self.hosts.len() > 1 {
+            return self.resting.push((at, user, ticket));
+        }
+        let host = &mut self.hosts[entry.next_host()];
+        let has_connection = !self.own_connections || entry.free_connection(host.has_streams()).is_some();
+        let waiting = if has_connection { &mut host.due } else { &mut host.unbound };
         waiting.push((at, user, ticket));
     }
 
@@ -697,6 +713,7 @@ impl FlowRun {
         let step = |(index, step): (usize, &FlowStep)| StepRun {
             name: plan.requests.get(step.request as usize).map(|r| r.name.clone()).unwrap_or_default(),
             request: u16::try_from(step.request).unwrap_or(u16::MAX),
+            host: step.host as usize,
             repeat: step.repeat.max(1),
             follow: step.follow,
             values: reads

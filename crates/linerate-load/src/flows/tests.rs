@@ -10,7 +10,7 @@ use linerate_net::Conn;
 use super::journeys::{self, DataRows, Journeys, StepEnd, UsersOf};
 use crate::extract::jar::SetCookie;
 use crate::outcome::FlowFigures;
-use crate::plan::flow::{FlowPlan, FlowStep, StepHooks, TakeRule, Think, UserFlow, UserPace};
+use crate::plan::flow::{FlowHost, FlowPlan, FlowStep, StepHooks, TakeRule, Think, UserFlow, UserPace};
 use crate::plan::http::Http;
 use crate::plan::tls::TargetTls;
 use crate::plan::{Arrival, Plan, Rate, Request, Target};
@@ -18,6 +18,7 @@ use crate::plan::{Arrival, Plan, Rate, Request, Target};
 fn step(request: u32, take: &[(&str, &str)], think: Think, repeat: u32) -> FlowStep {
     let rule = |(name, from): &(&str, &str)| TakeRule { name: (*name).to_owned(), from: (*from).to_owned() };
     FlowStep {
+        host: 0,
         request,
         repeat,
         expect: None,
@@ -55,7 +56,8 @@ fn plan(random: &mut Random) -> Plan {
         let steps = steps(random, number, &mut requests);
         UserFlow { name: format!("flow {number}"), weight: 1.0, steps }
     };
-    let flows = (0..=count).map(flow).collect();
+    let mut flows: Vec<UserFlow> = (0..=count).map(flow).collect();
+    let version = [Http::One, Http::Two, Http::Auto][random.below(3) as usize];
     let users = 1 + random.below(8) as u32;
     let iterations = random.happens(0.5).then(|| 1 + random.below(60));
     let stages = Rate::parse("0..8@300ms,8@200ms,8..1@500ms,1").unwrap();
@@ -65,7 +67,17 @@ fn plan(random: &mut Random) -> Plan {
         _ => UserPace::Arriving(Rate::constant(200.0), Arrival::Poisson),
     };
     let is_arriving = matches!(pace, UserPace::Arriving(..));
+    let others = random.below(3);
+    for step in flows.iter_mut().flat_map(|flow| &mut flow.steps) {
+        step.host = random.below(others + 1) as u32;
+    }
+    let hosts = (81..81 + others as u16).map(|port| FlowHost {
+        target: Target::at(([127, 0, 0, 1], port).into()),
+        lookup: None,
+        tls: (version == Http::Auto).then(|| TargetTls::towards("127.0.0.1")),
+    });
     let flows = FlowPlan {
+        hosts: hosts.collect(),
         users,
         pace,
         own_connections: is_arriving || random.happens(0.3),
@@ -76,7 +88,7 @@ fn plan(random: &mut Random) -> Plan {
         flows,
     };
     let mut plan = Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/");
-    plan.http.version = [Http::One, Http::Two, Http::Auto][random.below(3) as usize];
+    plan.http.version = version;
     // What connections speak is then known by the first of them.
     plan.tls = (plan.http.version == Http::Auto).then(|| TargetTls::towards("127.0.0.1"));
     Plan { requests, flows: Some(flows), seed: random.next_u64(), ..plan }
@@ -105,6 +117,8 @@ struct Flying {
     place: (usize, usize),
     due: Time,
     conn: Option<Conn>,
+    /// The number of the host that it goes to.
+    host: usize,
 }
 
 /// The server's side of a run: what it gave to whom.
@@ -125,8 +139,8 @@ struct Model {
     /// Whether connections have streams.
     streams: bool,
     learnt: bool,
-    /// Connections that are open, the user of each, and the number of the next one.
-    open: HashMap<Conn, Option<u64>>,
+    /// Connections that are open, the host and the user of each, and the number of the next one.
+    open: HashMap<Conn, (usize, Option<u64>)>,
     next_conn: u32,
 }
 
@@ -166,49 +180,74 @@ impl Model {
         self.plan.flows.as_ref().unwrap()
     }
 
-    fn connect(&mut self) -> Conn {
+    /// The users, as each host sees them.
+    fn hosts(&self) -> Vec<Journeys> {
+        (0..self.plan.host_count()).map(|host| self.journeys.at_host(host)).collect()
+    }
+
+    fn connect(&mut self, host: usize) -> Conn {
         let conn = Conn::new(self.next_conn, 0);
         self.next_conn += 1;
-        self.open.insert(conn, None);
+        self.open.insert(conn, (host, None));
         conn
     }
 
     fn close_released(&mut self) {
-        for conn in self.journeys.released() {
-            assert!(self.open.remove(&conn).is_some(), "a connection is released once");
-            assert!(self.flying.iter().all(|f| f.conn != Some(conn)), "a connection in use is released");
+        for (host, users) in self.hosts().into_iter().enumerate() {
+            for conn in users.released() {
+                let (of, _) = self.open.remove(&conn).expect("a connection is released once");
+                assert_eq!(of, host, "a connection is released to its own host");
+                assert!(self.flying.iter().all(|f| f.conn != Some(conn)), "a connection in use is released");
+            }
         }
     }
 
-    /// What the engine does: those with a connection first, then a new one for each of the others.
-    fn take(&mut self) -> Option<(u64, Time, Option<Conn>)> {
+    /// What the engine of a host does: those with a connection first, then a new one for each of the others.
+    fn take(&mut self, host: usize) -> Option<(u64, Time, Option<Conn>)> {
+        let users = self.journeys.at_host(host);
         if !self.flows().own_connections {
-            let taken = self.journeys.take(self.now, UsersOf::Anyone);
-            return taken.map(|(number, due)| (number, due, None));
+            return users.take(self.now, UsersOf::Anyone).map(|(number, due)| (number, due, None));
         }
-        while let Some(conn) = self.journeys.due_connection(self.now) {
+        while let Some(conn) = users.due_connection(self.now) {
+            assert_eq!(self.open[&conn].0, host, "a connection to another host");
             if self.random.happens(0.05) {
-                self.journeys.unbind_first();
+                users.unbind_first();
                 continue;
             }
             if self.random.happens(0.05) && self.flying.iter().any(|f| f.conn == Some(conn)) {
-                self.journeys.hold_first();
+                users.hold_first();
                 continue;
             }
-            let (number, due) = self.journeys.take(self.now, UsersOf::Connections).unwrap();
-            self.journeys.bind(number, conn, self.now);
+            let (number, due) = users.take(self.now, UsersOf::Connections).unwrap();
+            users.bind(number, conn, self.now);
             return Some((number, due, Some(conn)));
         }
         self.close_released();
-        let (number, due) = self.journeys.take(self.now, UsersOf::NoConnection)?;
-        let conn = self.connect();
-        self.journeys.bind(number, conn, self.now);
+        let (number, due) = users.take(self.now, UsersOf::NoConnection)?;
+        let conn = self.connect(host);
+        users.bind(number, conn, self.now);
         Some((number, due, Some(conn)))
     }
 
     fn send_due(&mut self) {
-        self.journeys.resume();
-        while let Some((number, due, conn)) = self.take() {
+        self.hosts().iter().for_each(Journeys::resume);
+        self.journeys.sort_out(self.now);
+        for host in 0..self.plan.host_count() {
+            self.send_due_to(host);
+        }
+        self.close_released();
+        // The engine has sent something by now, and sees what the server speaks.
+        if !self.learnt && self.sent > 0 {
+            self.learnt = true;
+            for users in self.hosts() {
+                users.learn(self.streams, self.now);
+            }
+            self.send_due();
+        }
+    }
+
+    fn send_due_to(&mut self, host: usize) {
+        while let Some((number, due, conn)) = self.take(host) {
             assert!(due <= self.now);
             let kind = self.journeys.kind(number);
             self.journeys.fill_cookies(number, b"/a".to_vec(), kind, self.now);
@@ -218,7 +257,10 @@ impl Model {
             let place = self.place(kind);
             let is_first = place.1 == 0;
             let (iteration, row) = (iteration.clone(), cells.clone());
-            let flying = Flying { number, kind, user, iteration, cells: row, place, due, conn };
+            let flying = Flying { number, kind, user, iteration, cells: row, place, due, conn, host };
+            let step = self.plan.requests.len().min(usize::from(kind));
+            let hosts = self.flows().hosts_by_request(self.plan.requests.len());
+            assert!(hosts.get(step).is_none_or(|of| *of == host), "a step goes to its host");
             // The token and the cookie that came with it belong to this user.
             if let Some((of, with)) = self.given.get(token) {
                 assert_eq!(*of, user, "a token crossed users");
@@ -235,13 +277,6 @@ impl Model {
             self.flying.push(flying);
             self.check_connections(user);
             self.sent += 1;
-        }
-        self.close_released();
-        // The engine has sent something by now, and sees what the server speaks.
-        if !self.learnt && self.sent > 0 {
-            self.learnt = true;
-            self.journeys.learn(self.streams, self.now);
-            self.send_due();
         }
     }
 
@@ -284,25 +319,27 @@ impl Model {
         assert!(own.len() <= most, "{}", own.len());
         for flying in &own {
             let Some(conn) = flying.conn else { continue };
-            let of = self.open.get_mut(&conn).unwrap();
-            assert_eq!(*of.get_or_insert(user), user, "a connection has one user");
+            let (host, of) = self.open.get_mut(&conn).unwrap();
+            assert_eq!((*host, *of.get_or_insert(user)), (flying.host, user), "a connection has one user");
             let carries = own.iter().filter(|f| f.conn == Some(conn)).count();
             assert!(self.streams || carries == 1, "a connection without streams carries {carries}");
         }
-        let open = self.open.values().filter(|of| **of == Some(user)).count();
-        assert!(self.streams || open <= 6, "{open} connections of a user");
+        for host in 0..self.plan.host_count() {
+            let open = self.open.values().filter(|of| **of == (host, Some(user))).count();
+            assert!(self.streams || open <= 6, "{open} connections of a user");
+        }
     }
 
     /// A connection ends without a response to what it carried, which leaves again on others.
     fn send_again(&mut self) {
         let chosen = self.random.below(self.flying.len() as u64) as usize;
-        let Some(before) = self.flying[chosen].conn else { return };
+        let Flying { conn: Some(before), host, .. } = self.flying[chosen] else { return };
         let mut conn = None;
         for index in 0..self.flying.len() {
             if self.flying[index].conn == Some(before) {
                 // Those with streams go together, and sometimes not.
                 let fresh = conn.filter(|_| self.streams && self.random.happens(0.8));
-                let new = fresh.unwrap_or_else(|| self.connect());
+                let new = fresh.unwrap_or_else(|| self.connect(host));
                 conn = Some(new);
                 self.journeys.bind(self.flying[index].number, new, self.now);
                 self.flying[index].conn = Some(new);
@@ -327,7 +364,8 @@ impl Model {
             0 => self.journeys.ended(number, StepEnd::Bad("status 500", &[]), self.now),
             1 => self.journeys.ended(number, StepEnd::Lost("reset"), self.now),
             3 | 4 => {
-                let to: &[u8] = [b"/x".as_slice(), b"http://elsewhere/"][self.random.below(2) as usize];
+                let all: [&[u8]; 3] = [b"/x", b"http://elsewhere/", b"//127.0.0.1:81/y"];
+                let to = all[self.random.below(3) as usize];
                 let by_get = self.random.happens(0.5);
                 self.journeys.ended(number, StepEnd::Moved { to, by_get, cookies: &[] }, self.now);
             }
@@ -361,6 +399,10 @@ impl Model {
         assert!(users.len() <= self.flows().users as usize);
     }
 
+    fn next_due(&self) -> Option<Time> {
+        self.hosts().iter().filter_map(|users| users.next_due(UsersOf::Anyone)).min()
+    }
+
     fn run(mut self) -> (Plan, u64, u64, Vec<(String, FlowFigures)>) {
         let end = Time::ZERO + Duration::from_millis(1 + self.random.below(2000));
         for _ in 0..100_000 {
@@ -369,7 +411,7 @@ impl Model {
             }
             self.send_due();
             self.check_flying();
-            let next = self.journeys.next_due(UsersOf::Anyone);
+            let next = self.next_due();
             if self.flying.is_empty() || self.random.happens(0.2) {
                 self.now = next.map_or(end, |due| due.max(self.now)).min(end);
             } else {
@@ -385,7 +427,7 @@ impl Model {
             }
             self.send_due();
             if self.flying.is_empty() {
-                let due = self.journeys.next_due(UsersOf::Anyone).unwrap_or(last);
+                let due = self.next_due().unwrap_or(last);
                 assert!(due <= last, "a user waits beyond the end");
                 self.now = due.max(self.now);
             } else {
@@ -395,7 +437,10 @@ impl Model {
         }
         self.journeys.stop();
         let after = last + Duration::from_secs(1);
-        assert_eq!(self.journeys.take(after, UsersOf::Anyone), None, "nothing leaves after the stop");
+        self.journeys.sort_out(after);
+        for users in self.hosts() {
+            assert_eq!(users.take(after, UsersOf::Anyone), None, "nothing leaves after the stop");
+        }
         // Some responses still come after the end, and some never.
         while !self.flying.is_empty() && self.random.happens(0.7) {
             self.end_one();
@@ -444,6 +489,7 @@ fn one_step(pace: UserPace, users: u32) -> Plan {
     let flow = UserFlow { name: "f".into(), weight: 1.0, steps: vec![step(0, &[], Think::No, 1)] };
     let own_connections = matches!(pace, UserPace::Arriving(..));
     let flows = FlowPlan {
+        hosts: Vec::new(),
         users,
         pace,
         own_connections,

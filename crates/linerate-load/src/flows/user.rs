@@ -50,6 +50,8 @@ pub(super) struct StepPlace {
 #[derive(Debug)]
 pub(super) struct StepRequest {
     pub(super) step: usize,
+    /// The number of the host that it goes to.
+    pub(super) host: usize,
     pub(super) due: Time,
     /// Redirects so far, whether it is a GET because of them, and where the last one leads.
     pub(super) redirects: u32,
@@ -84,14 +86,15 @@ pub(super) struct BrokenIteration {
 #[derive(Debug)]
 struct UserConnection {
     conn: Conn,
+    host: usize,
     carries: usize,
     /// It takes nothing more.
     closing: bool,
 }
 
 impl StepRequest {
-    pub(super) fn of(step: usize, due: Time) -> StepRequest {
-        StepRequest { step, due, redirects: 0, by_get: false, location: Box::default() }
+    pub(super) fn of(step: usize, host: usize, due: Time) -> StepRequest {
+        StepRequest { step, host, due, redirects: 0, by_get: false, location: Box::default() }
     }
 }
 
@@ -115,9 +118,15 @@ impl JourneyUser {
         }
     }
 
-    /// Its connection that could take a request, as far as it knows.
+    /// The host of the request that leaves next; that of its first step is known once it begins.
+    pub(super) fn next_host(&self) -> usize {
+        self.pending.front().map_or(0, |request| request.host)
+    }
+
+    /// Its connection that could take the next request, as far as it knows.
     pub(super) fn free_connection(&self, has_streams: bool) -> Option<Conn> {
-        let is_free = |c: &&UserConnection| !c.closing && (has_streams || c.carries == 0);
+        let host = self.next_host();
+        let is_free = |c: &&UserConnection| c.host == host && !c.closing && (has_streams || c.carries == 0);
         self.conns.iter().rev().find(is_free).map(|c| c.conn)
     }
 
@@ -126,18 +135,18 @@ impl JourneyUser {
         self.unplaced > 0
     }
 
-    /// A request leaves, on this connection if that is known.
-    pub(super) fn leaves(&mut self, conn: Option<Conn>) {
+    /// A request leaves for a host, on this connection if that is known.
+    pub(super) fn leaves(&mut self, host: usize, conn: Option<Conn>) {
         self.flying += 1;
         match conn {
-            Some(conn) => self.carry(conn),
+            Some(conn) => self.carry(host, conn),
             None => self.unplaced += 1,
         }
     }
 
     /// A request that left has a connection, in place of the one that it had. Returns a connection that is to be closed.
-    pub(super) fn placed(&mut self, before: Option<Conn>, conn: Conn) -> Option<Conn> {
-        self.carry(conn);
+    pub(super) fn placed(&mut self, host: usize, before: Option<Conn>, conn: Conn) -> Option<Conn> {
+        self.carry(host, conn);
         let Some(before) = before else {
             self.unplaced -= 1;
             return None;
@@ -162,15 +171,15 @@ impl JourneyUser {
         (self.conns[at].carries == 0).then(|| self.conns.swap_remove(at).conn)
     }
 
-    /// It is gone, and its connections with it.
-    pub(super) fn release(&mut self) -> impl Iterator<Item = Conn> + '_ {
-        self.conns.drain(..).map(|c| c.conn)
+    /// It is gone, and its connections with it: the host of each.
+    pub(super) fn release(&mut self) -> impl Iterator<Item = (usize, Conn)> + '_ {
+        self.conns.drain(..).map(|c| (c.host, c.conn))
     }
 
-    fn carry(&mut self, conn: Conn) {
+    fn carry(&mut self, host: usize, conn: Conn) {
         match self.conns.iter_mut().find(|c| c.conn == conn) {
             Some(c) => c.carries += 1,
-            None => self.conns.push(UserConnection { conn, carries: 1, closing: false }),
+            None => self.conns.push(UserConnection { conn, host, carries: 1, closing: false }),
         }
     }
 
@@ -208,6 +217,14 @@ impl UserQueue {
             }
             self.0.pop();
         }
+    }
+
+    /// Users that are due by this time.
+    pub(super) fn due_by(&self, now: Time, users: &[JourneyUser]) -> usize {
+        let is_due = |entry: &&Reverse<(Time, u32, u64)>| {
+            entry.0.0 <= now && users[entry.0.1 as usize].ticket == Some(entry.0.2)
+        };
+        self.0.iter().filter(is_due).count()
     }
 
     /// Takes the user that is due first; it holds its ticket on.

@@ -1,5 +1,6 @@
 //! Flows: users that send one request after the other, and take values from the responses.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use linerate_base::Random;
@@ -8,7 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::invalid::InvalidPlan;
 use super::limits::{MAX_CONNECTIONS, MAX_FOLLOW, MAX_THINK, USER_CONNECTIONS, USERS_AT_ONCE};
 use super::rate::{Arrival, Rate};
+use super::route::Lookup;
+use super::tls::TargetTls;
 use super::units::quoted;
+use super::{Plan, Target};
 
 /// The flows of a plan. Its `requests` are then the steps of these flows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +34,20 @@ pub struct FlowPlan {
     pub script: Option<PlanScript>,
     /// At least one.
     pub flows: Vec<UserFlow>,
+    /// Where steps go that do not go to the plan's target.
+    #[serde(default)]
+    pub hosts: Vec<FlowHost>,
+}
+
+/// A host beside the plan's target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowHost {
+    /// Where it is. Its `url` is the scheme and the authority alone.
+    pub target: Target,
+    /// The name that is looked up again when no address can be reached.
+    pub lookup: Option<Lookup>,
+    /// TLS towards it; `None`: plain HTTP.
+    pub tls: Option<TargetTls>,
 }
 
 /// A script in JavaScript, which exports functions.
@@ -155,7 +173,19 @@ impl FlowPlan {
 
     /// Users of a rate at the same time, at most, where nobody says how many.
     pub fn usual_users(&self) -> u32 {
-        USERS_AT_ONCE / u32::try_from(self.widest().min(USER_CONNECTIONS)).unwrap_or(1)
+        let each = self.widest().min(USER_CONNECTIONS) * (1 + self.hosts.len());
+        USERS_AT_ONCE / u32::try_from(each).unwrap_or(1)
+    }
+
+    /// The number of the host that each of the plan's requests goes to; 0 is the plan's target.
+    pub fn hosts_by_request(&self, requests: usize) -> Vec<usize> {
+        let mut hosts = vec![0; requests];
+        for step in self.flows.iter().flat_map(|flow| &flow.steps) {
+            if let Some(host) = hosts.get_mut(step.request as usize) {
+                *host = step.host as usize;
+            }
+        }
+        hosts
     }
 
     /// Whether some step follows redirects.
@@ -201,6 +231,52 @@ impl FlowPlan {
     }
 }
 
+impl Plan {
+    /// Hosts that requests go to (at least 1).
+    pub fn host_count(&self) -> usize {
+        1 + self.flows.as_ref().map_or(0, |flows| flows.hosts.len())
+    }
+
+    /// The addresses of all hosts.
+    pub fn all_addresses(&self) -> Vec<SocketAddr> {
+        let others = self.flows.iter().flat_map(|flows| &flows.hosts).flat_map(|host| &host.target.addresses);
+        self.target.addresses.iter().chain(others).copied().collect()
+    }
+
+    /// TLS towards those hosts that are reached over it.
+    pub fn all_tls(&self) -> impl Iterator<Item = &TargetTls> {
+        let others = self.flows.iter().flat_map(|flows| &flows.hosts).filter_map(|host| host.tls.as_ref());
+        self.tls.iter().chain(others)
+    }
+
+    /// The plan as it is for one of its hosts, by its number.
+    pub fn at_host(&self, host: usize) -> Plan {
+        let mut plan = self.clone();
+        let flows = self.flows.as_ref();
+        if let Some(other) = host.checked_sub(1).and_then(|nth| flows?.hosts.get(nth)) {
+            plan.target = other.target.clone();
+            plan.route.lookup.clone_from(&other.lookup);
+            plan.tls.clone_from(&other.tls);
+        }
+        plan
+    }
+}
+
+impl Plan {
+    /// Puts the target and lookup of a plan as it is for one host in the place of that host's.
+    pub fn set_host(&mut self, host: usize, of: Plan) {
+        let flows = self.flows.as_mut();
+        match host.checked_sub(1) {
+            None => (self.target, self.route.lookup) = (of.target, of.route.lookup),
+            Some(nth) => {
+                if let Some(other) = flows.and_then(|flows| flows.hosts.get_mut(nth)) {
+                    (other.target, other.lookup) = (of.target, of.route.lookup);
+                }
+            }
+        }
+    }
+}
+
 /// Steps that a user makes one after the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserFlow {
@@ -225,6 +301,9 @@ impl UserFlow {
 pub struct FlowStep {
     /// Index into the plan's requests.
     pub request: u32,
+    /// The host that it goes to: 0 is the plan's target, others are those of [`FlowPlan::hosts`] from 1 on.
+    #[serde(default)]
+    pub host: u32,
     /// How often in a row (at least 1).
     pub repeat: u32,
     /// What the response must be like, beside the request's own expectation.

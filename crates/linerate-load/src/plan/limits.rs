@@ -6,6 +6,9 @@ use std::time::Duration;
 /// Flows of a plan. Reason: a person writes it.
 pub(crate) const MAX_FLOWS: usize = 100;
 
+/// Hosts of flows beside the plan's target. Reason: each thread has a loop for each of them.
+pub(crate) const MAX_HOSTS: usize = 15;
+
 /// How often a step is repeated at most.
 pub(crate) const MAX_REPEAT: u64 = 1_000_000;
 

@@ -203,6 +203,7 @@ fn rates_read_as_they_were_meant() {
 #[test]
 fn users_of_flows_have_connections_or_streams() {
     let step = |group: &str, repeat| FlowStep {
+        host: 0,
         request: 0,
         repeat,
         expect: None,
@@ -215,6 +216,7 @@ fn users_of_flows_have_connections_or_streams() {
     let said = |steps: Vec<FlowStep>, own_connections, version| {
         let mut plan = testing::plan_closed();
         plan.flows = Some(FlowPlan {
+            hosts: Vec::new(),
             users: 3,
             pace: UserPace::Always,
             own_connections,

@@ -17,10 +17,11 @@ impl JourneyState {
         let steps = &self.flows[place.flow].steps;
         let members = place.step..place.step + steps[place.step].group;
         if members.is_empty() {
-            entry.pending.push_back(StepRequest::of(place.step, due));
+            entry.pending.push_back(StepRequest::of(place.step, steps[place.step].host, due));
         }
         for step in members {
-            entry.pending.extend((0..steps[step].repeat).map(|_| StepRequest::of(step, due)));
+            let host = steps[step].host;
+            entry.pending.extend((0..steps[step].repeat).map(|_| StepRequest::of(step, host, due)));
         }
     }
 
@@ -85,15 +86,22 @@ impl JourneyState {
             let why = format!("more than {most} redirects");
             return self.break_off(user, (request.step, &why), Duration::ZERO);
         }
-        let target = match redirect::resolve(to, &target, (self.host.is_https, &self.authority)) {
-            Ok(target) => target,
+        let hosts: Vec<_> =
+            self.hosts.iter().map(|host| (host.cookies.is_https, host.authority.as_str())).collect();
+        let (host, target) = match redirect::resolve(to, &target, request.host, &hosts) {
+            Ok(found) => found,
             Err(why) => return self.break_off(user, (request.step, &why), Duration::ZERO),
         };
         request.redirects += 1;
+        request.host = host;
         request.by_get |= by_get;
         request.location = target.strip_prefix(b"/").unwrap_or(&target).into();
         request.due = now;
         flow.figures.redirects += u64::from(entry.since >= self.measure_from);
+        if entry.next_host() != host {
+            // It waits at the wrong host.
+            entry.ticket = None;
+        }
         entry.pending.push_front(request);
     }
 
@@ -155,7 +163,7 @@ impl JourneyState {
         user.taken.clear();
         user.halted = false;
         self.active -= 1;
-        self.released.extend(user.release());
+        user.release().for_each(|(host, conn)| self.hosts[host].released.push(conn));
         (user.since >= self.measure_from).then(|| &mut self.flows[flow].figures)
     }
 }

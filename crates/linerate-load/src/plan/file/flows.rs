@@ -13,15 +13,15 @@ use crate::extract::take::Extractor;
 use crate::plan::data::check_name;
 use crate::plan::env::each_of;
 use crate::plan::flow::{
-    FlowPlan, FlowStep, MADE_SLOT, PlanScript, SIGN_PREFIX, SchemaText, StepExpectation, StepHooks, TakeRule,
-    Think, UserCount, UserFlow, UserPace,
+    FlowHost, FlowPlan, FlowStep, MADE_SLOT, PlanScript, SIGN_PREFIX, SchemaText, StepExpectation, StepHooks,
+    TakeRule, Think, UserCount, UserFlow, UserPace,
 };
 use crate::plan::limits::{
-    MAX_CONNECTIONS, MAX_FLOWS, MAX_FOLLOW, MAX_GRACEFUL, MAX_GROUP, MAX_PLAN_BYTES, MAX_REPEAT,
+    MAX_CONNECTIONS, MAX_FLOWS, MAX_FOLLOW, MAX_GRACEFUL, MAX_GROUP, MAX_HOSTS, MAX_PLAN_BYTES, MAX_REPEAT,
     MAX_REQUESTS, MAX_TAKES, MAX_THINK, MAX_TIMEOUT,
 };
 use crate::plan::units::quoted;
-use crate::plan::{DataSet, Request};
+use crate::plan::{DataSet, Request, Target};
 
 /// Keys at the top that only flows need.
 pub(super) const RUN_KEYS: &[&str] =
@@ -109,6 +109,7 @@ pub(super) fn read<'a>(top: &Table<'a>) -> Result<Option<PlacedFlows<'a>>, FileE
         keep_cookies: top.read("cookies", |i| i.choice(&[("keep", true), ("new", false)]))?.unwrap_or(false),
         script: top.read("script", read_script)?,
         flows: Vec::new(),
+        hosts: Vec::new(),
     };
     if let (true, true, Some(item)) = (is_arriving, plan.keep_cookies, top.get("cookies")) {
         return Err(item.error("each user of user_rate is new, and has no cookies to keep"));
@@ -284,9 +285,35 @@ impl<'a> PlacedFlows<'a> {
             let message = format!("two steps are named {}; each needs a name of its own", quoted(name));
             return Err(source.error(span, message));
         }
+        let host = placed.origin.take().map_or(Ok(0), |origin| self.host(origin, &placed))?;
         self.requests.push(placed);
         self.takes.push(items);
-        Ok(FlowStep { request, repeat, expect, follow, take, think: think.unwrap_or_default(), group, hooks })
+        Ok(FlowStep {
+            request,
+            host,
+            repeat,
+            expect,
+            follow,
+            take,
+            think: think.unwrap_or_default(),
+            group,
+            hooks,
+        })
+    }
+
+    /// The number of a host that a step names. Its addresses are not known yet.
+    fn host(&mut self, origin: String, step: &Placed<'a>) -> Result<u32, FileError> {
+        let hosts = &mut self.plan.hosts;
+        let known = hosts.iter().position(|host| host.target.url == origin);
+        let nth = known.unwrap_or(hosts.len());
+        if nth == MAX_HOSTS {
+            return Err(step.at_path(format!("the steps of a plan go to at most {MAX_HOSTS} other hosts")));
+        }
+        if known.is_none() {
+            let target = Target { url: origin, authority: String::new(), addresses: Vec::new() };
+            hosts.push(FlowHost { target, lookup: None, tls: None });
+        }
+        Ok(nth as u32 + 1)
     }
 
     /// Compiles the requests of a flow with the values that are there when they are sent. Returns the names of all values.

@@ -389,7 +389,16 @@ fn read_requests<'a>(top: &Table<'a>) -> Result<Vec<requests::Placed<'a>>, FileE
         // All that the only request has is at the top.
         None => vec![Table::empty(top.source)],
     };
-    tables.into_iter().map(|table| requests::read(table, top, None)).collect()
+    let read = |table| {
+        let placed = requests::read(table, top, None)?;
+        match placed.origin {
+            Some(_) => Err(placed.at_path(
+                "path begins with /; the server's address goes into url at the top, or into a step of a flow",
+            )),
+            None => Ok(placed),
+        }
+    };
+    tables.into_iter().map(read).collect()
 }
 
 /// `"weighted"`, `"listed"`, or the names of requests one after the other.

@@ -46,6 +46,8 @@ pub(super) struct Placed<'a> {
     pub(super) request: Request,
     /// Fields of a form. The body is made of them once the data is known.
     form: Vec<FormField>,
+    /// Scheme and authority, where the path is a whole URL.
+    pub(super) origin: Option<String>,
     table: Table<'a>,
     method: Option<Item<'a>>,
     body: Option<Item<'a>>,
@@ -85,9 +87,10 @@ pub(super) fn read<'a>(
         None if body.is_some() => "POST".to_owned(),
         None => "GET".to_owned(),
     };
-    let path = table.read("path", |item| read_path(item).map(str::to_owned))?.unwrap_or_default();
+    let (origin, path) = table.read("path", read_path)?.unwrap_or_default();
     let name = table.read("name", |item| read_name(item).map(str::to_owned))?;
-    let named = |path: &str| if path.is_empty() { String::new() } else { format!("{method} {path}") };
+    let at = origin.as_deref().unwrap_or_default();
+    let named = |path: &str| if path.is_empty() { String::new() } else { format!("{method} {at}{path}") };
     let request = Request {
         name: name.unwrap_or_else(|| named(&path)),
         weight: table.read("weight", Item::positive)?.unwrap_or(1.0),
@@ -97,7 +100,7 @@ pub(super) fn read<'a>(
         fields,
         body,
     };
-    Ok(Placed { form, request, table, method: method_item, body: body_item, fields: items })
+    Ok(Placed { form, request, origin, table, method: method_item, body: body_item, fields: items })
 }
 
 /// A request whose bytes are those of a file, head and all.
@@ -126,7 +129,7 @@ fn read_raw<'a>(table: Table<'a>, top: &Table<'a>, item: &Item<'a>) -> Result<Pl
         body: Some(Body::raw(bytes)),
     };
     let (form, fields) = (Vec::new(), Vec::new());
-    Ok(Placed { form, request, table, method: None, body: None, fields })
+    Ok(Placed { form, request, origin: None, table, method: None, body: None, fields })
 }
 
 fn read_expectation<'a>(shared: &impl Fn(&str) -> Option<Item<'a>>) -> Result<Expectation, FileError> {
@@ -165,17 +168,34 @@ fn is_known_method(method: &str) -> bool {
     matches!(method, "GET" | "HEAD" | "POST" | "PUT" | "DELETE" | "OPTIONS" | "PATCH" | "TRACE" | "CONNECT")
 }
 
-fn read_path<'a>(item: &Item<'a>) -> Result<&'a str, FileError> {
+/// A path, and before it the scheme and authority of a whole URL.
+fn read_path(item: &Item<'_>) -> Result<(Option<String>, String), FileError> {
     let path = item.text("a path such as \"/users?page=1\"")?;
-    if path.starts_with("http://") || path.starts_with("https://") {
-        return Err(item.error("path begins with /; the server's address goes into url at the top"));
+    if let Some((scheme, rest)) = path.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) {
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let why = match () {
+            () if authority.is_empty() => "the URL has no host",
+            () if authority.contains('{') => "the host of a URL has no slots",
+            () if authority.contains('@') => "write user = \"NAME:PASSWORD\" beside the URL, not in it",
+            () => "",
+        };
+        if !why.is_empty() {
+            return Err(item.error(format!("path: {why}")));
+        }
+        let origin = format!("{scheme}://{authority}").to_ascii_lowercase();
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        return Ok((Some(origin), format!("{slash}{path}")));
     }
     if path.is_empty() {
         return Err(
             item.error("path is empty; write \"/\" for the root, or leave it out for the path of url")
         );
     }
-    Ok(path)
+    Ok((None, path.to_owned()))
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.eq_ignore_ascii_case("http") || text.eq_ignore_ascii_case("https")
 }
 
 pub(super) fn read_statuses(item: &Item<'_>) -> Result<Vec<u16>, FileError> {
@@ -430,6 +450,14 @@ impl Placed<'_> {
             before += set.columns.len();
         }
         Ok(())
+    }
+
+    /// An error at its path.
+    pub(super) fn at_path(&self, message: impl Into<String>) -> FileError {
+        match self.table.get("path") {
+            Some(item) => item.error(message),
+            None => self.table.source.error(self.table.span.clone(), message),
+        }
     }
 
     fn shown_name(&self) -> String {
