@@ -290,7 +290,8 @@ impl Running {
         if self.plan.way != Way::Loop {
             (outcome.client.stood_still, outcome.client.stood_still_in_all) = (gaps.longest, gaps.total);
         }
-        outcome.unreachable = unreachable.filter(|_| outcome.connections.opened == 0);
+        let of_one = self.plan.host_count() > 1;
+        outcome.unreachable = unreachable.filter(|_| of_one || outcome.connections.opened == 0);
         outcome.started_at = Some(self.started + self.warm_up);
         outcome.series = self.latest.lock().unwrap_or_else(PoisonError::into_inner).series.clone();
         let begins = outcome.series.last().map_or(0.0, |last| last.t_s);
@@ -324,7 +325,7 @@ fn line(plan: &Plan) -> Option<PhysicalLine> {
     if let Some(interface) = &plan.interface {
         return PhysicalLine::of(interface);
     }
-    let targets: Vec<_> = plan.target.addresses.iter().map(SocketAddr::ip).collect();
+    let targets: Vec<_> = plan.all_addresses().iter().map(SocketAddr::ip).collect();
     PhysicalLine::towards(&targets)
 }
 

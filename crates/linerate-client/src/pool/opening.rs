@@ -56,6 +56,11 @@ impl Opening {
         self.open
     }
 
+    /// Attempts to connect that have not ended.
+    pub fn pending(&self) -> u32 {
+        self.asked
+    }
+
     /// Whether connections are wanted that are neither open nor being opened.
     pub fn has_room(&self) -> bool {
         self.missing() > 0

@@ -55,6 +55,11 @@ impl Common {
     pub(crate) fn logging(log: Option<request_log::Sender>) -> Common {
         Common { log, ..Common::default() }
     }
+
+    /// What all cores know about another host.
+    pub(crate) fn of_another_host(&self) -> Common {
+        Common::logging(self.log.clone())
+    }
 }
 
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@
 //! * `opening`: when connections are opened.
 //! * `ending`: how all connections are closed.
 //! * `owners`: users with connections of their own.
+//! * `several`: the engines of several hosts in one thread.
 //! * `reach`: when none could be.
 //! * `silence`: when no response came.
 //! * `looks`: what TCP goes through.
@@ -26,6 +27,7 @@ mod owners;
 pub(crate) mod reach;
 pub(crate) mod recorder;
 pub(crate) mod responses;
+pub(crate) mod several;
 mod silence;
 pub(crate) mod supply;
 #[cfg(test)]
@@ -78,6 +80,10 @@ pub(crate) struct Orders {
     /// Responses to be kept whole.
     pub(crate) save_responses: u32,
     pub(crate) open_loop: bool,
+    /// The plan has several hosts: connections to each are opened when requests are due.
+    pub(crate) one_of_several: bool,
+    /// The host's authority, where it is not the plan's target.
+    pub(crate) authority: Option<String>,
     /// Figures by name are told while the run lasts.
     pub(crate) tells_names: bool,
     /// When to begin: all cores together.
@@ -233,21 +239,28 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
             self.transport.turn(Some(until), &mut events)?;
             now = self.transport.now();
             self.gaps.note(until, now, self.recorder.measuring(now));
-            if now >= self.supply.stop_at() {
-                self.recorder.close_window(self.supply.stop_at());
+            now = self.handle_all(&mut events, now);
+        }
+    }
+
+    /// Handles what a turn brought. Returns the time until which events are known.
+    #[inline]
+    fn handle_all(&mut self, events: &mut Vec<Event>, mut now: Time) -> Time {
+        if now >= self.supply.stop_at() {
+            self.recorder.close_window(self.supply.stop_at());
+        }
+        let (mut rest, mut since) = (events.drain(..).peekable(), 0);
+        while let Some(event) = rest.next() {
+            since += 1;
+            if since == EVENTS_PER_CLOCK_READ {
+                (now, since) = (self.transport.now(), 0);
             }
-            let (mut rest, mut since) = (events.drain(..).peekable(), 0);
-            while let Some(event) = rest.next() {
-                since += 1;
-                if since == EVENTS_PER_CLOCK_READ {
-                    (now, since) = (self.transport.now(), 0);
-                }
-                let at = self.handle(event, rest.peek(), now);
-                if at > now {
-                    (now, since) = (at, 0);
-                }
+            let at = self.handle(event, rest.peek(), now);
+            if at > now {
+                (now, since) = (at, 0);
             }
         }
+        now
     }
 
     /// Returns the time until which events are known: bytes may have come after `now`.
@@ -706,7 +719,8 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
             let room = self.pool.ready() > 0
                 || (self.is_short() && self.pool.opening.has_room())
                 || self.reach.is_down();
-            if room && let Some(due) = self.supply.next_due() {
+            let opens = self.orders.one_of_several;
+            if let Some(due) = self.supply.next_due().filter(|due| room || (opens && *due > now)) {
                 until = until.min(due);
             }
         }

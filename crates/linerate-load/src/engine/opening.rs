@@ -12,7 +12,7 @@ use super::reach::Reach;
 use super::recorder::Recorder;
 use super::responses::ResponseReading;
 use super::{Engine, EngineConnection};
-use crate::flows::journeys::UsersOf;
+use crate::flows::journeys::{Journeys, UsersOf};
 use crate::limits::HANGING;
 
 impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
@@ -40,6 +40,12 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         if let Some(users) = &self.users {
             let is_due = users.next_due(UsersOf::NoConnection).is_some_and(|due| due <= now);
             return is_due || self.reach.is_down();
+        }
+        if self.orders.one_of_several {
+            let opening = &self.pool.opening;
+            let lacks = |users: &Journeys| users.due_by(now) > opening.pending() as usize;
+            return self.reach.is_down()
+                || (self.pool.ready() == 0 && self.kinds.journeys().is_some_and(lacks));
         }
         // A connection for one request is opened when that is due, so that opening it is part of its latency.
         !self.is_short() || self.reach.is_down() || self.supply.next_due().is_none_or(|due| due <= now)
@@ -133,6 +139,10 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
     fn failed_at(&mut self, to: Option<SocketAddr>, kind: NetErrorKind, detail: String, now: Time) -> String {
         let Some(to) = to else { return detail };
         self.orders.addresses.failed(to, kind, now);
+        let detail = match &self.orders.authority {
+            Some(host) => format!("{detail}, at {host}"),
+            None => detail,
+        };
         if !self.orders.addresses.are_several() || connect_failure(kind) != Failure::Connect {
             return detail;
         }

@@ -62,6 +62,11 @@ impl RouteTo {
             let what = if self.tls.is_some() { "no TLS handshake ended" } else { "the proxy did not answer" };
             outcome.unreachable = Some(format!("{what} before the run did"));
         }
+        self.count(counts, outcome);
+    }
+
+    /// Puts into an outcome how handshakes went.
+    pub(crate) fn count(&self, counts: &Mutex<HandshakeCounts>, outcome: &mut Outcome) {
         if self.tls.is_some() {
             outcome.tls = Some(counts.lock().unwrap_or_else(PoisonError::into_inner).clone());
         }

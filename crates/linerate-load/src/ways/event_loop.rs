@@ -11,6 +11,7 @@ use linerate_net::open::{PrepareError, Prepared, ThreadOptions, Unopened, UseTra
 use linerate_net::{Io, IoOptions, Probe, Profile, Time, Transport, machine};
 use linerate_tls::PLAIN;
 
+use super::hosts;
 use super::works::{Works, share};
 use crate::engine::board::{Board, Common};
 use crate::engine::kinds::Kinds;
@@ -31,7 +32,7 @@ const DEEP: u32 = 8;
 fn choose(plan: &Plan) -> Result<(Io, Option<String>), StartError> {
     let by_choice =
         plan.io == Io::Auto && (plan.depth >= DEEP || plan.pace != Pace::Closed || plan.throughput);
-    if plan.io == Io::Epoll || by_choice || plan.is_quic() {
+    if plan.io == Io::Epoll || by_choice || plan.is_quic() || plan.host_count() > 1 {
         return Ok((Io::Epoll, None));
     }
     if plan.io.is_user_space() {
@@ -82,18 +83,24 @@ pub(super) fn works(plan: &Plan, place: Option<RunPlace>, common: &Arc<Common>) 
     let route = RouteTo::of(&plan)?;
     // Past the kernel, the way to an address is looked for before the run.
     let names = if io.is_user_space() { None } else { Names::of(&plan) };
-    if plan.tls.is_some() {
+    if plan.all_tls().next().is_some() {
         warning = warning.or_else(crate::plan::tls::TargetTls::key_log_trouble);
     }
-    let boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::sharing(common))).collect();
+    let mut boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::sharing(common))).collect();
+    let others = hosts::others(&plan, common, threads)?;
     let work = |((core, board), transport): ((u32, &Arc<Board>), Unopened)| -> Work {
         let (plan, board) = (Arc::clone(&plan), Arc::clone(board));
         let joining = join.map(|join| Joining { join, run_start, thread: core, threads });
         let (route, names) = (route.clone(), names.clone());
         let part = CorePart { core: first + core, cores: all, start, route, names, joining, gap };
-        Box::new(move || part.run_on(&plan, transport, board))
+        let others = hosts::of_thread(&others, core as usize);
+        Box::new(move || match others.is_empty() {
+            true => part.run_on(&plan, transport, board),
+            false => hosts::run(part, &plan, board, others),
+        })
     };
     let works = (0..threads).zip(&boards).zip(prepared.transports).map(work).collect();
+    boards.extend(others.iter().flat_map(|host| host.boards.iter().cloned()));
     // A link was opened by the thread that starts them all, whose descriptors it shares.
     let own_descriptors = !io.is_user_space();
     Ok(Works { works, boards, pinned: true, own_descriptors, warning, capture: prepared.capture, names })
@@ -247,6 +254,18 @@ impl CorePart {
         shared: C::Shared,
     ) -> Result<Outcome, String> {
         let kinds = Kinds::new(plan, self.core, self.cores).map_err(|e| e.to_string())?;
+        Ok(self.engine::<T, C>(plan, transport, profile, (kinds, board), shared).run())
+    }
+
+    /// The engine for a plan's target.
+    pub(super) fn engine<T: Transport, C: Conversation<Reading = ResponseReading>>(
+        self,
+        plan: &Plan,
+        transport: T,
+        profile: Profile,
+        (kinds, board): (Kinds, Arc<Board>),
+        shared: C::Shared,
+    ) -> Engine<T, C> {
         let run_start = self.joining.map_or(self.start, |joining| joining.run_start);
         let measure_from = run_start + plan.warm_up;
         let requests = plan.stop.requests.map_or(u64::MAX, |n| share(n, self.core, self.cores));
@@ -279,9 +298,14 @@ impl CorePart {
             save_responses: plan.save_responses,
             start: self.start,
             open_loop: plan.counts_from_due(),
+            one_of_several: plan.host_count() > 1,
+            authority: kinds
+                .journeys()
+                .filter(|users| users.host() > 0)
+                .map(|_| plan.target.authority.clone()),
             tells_names: plan.aborts_by_name(),
             wall_offset_ns: machine::wall_offset_ns(),
         };
-        Ok(Engine::<T, C>::new(transport, orders, kinds, supply, measure_from, board, shared).run())
+        Engine::new(transport, orders, kinds, supply, measure_from, board, shared)
     }
 }

@@ -1,6 +1,7 @@
 //! The ways of sending: ours, and the baselines of the write-ups, which exist to be compared with.
 //!
 //! * `event_loop`: the engine, one for each core.
+//! * `hosts`: the engines of several hosts, side by side in each thread.
 //! * `quic`: the engine over QUIC.
 //! * `threads`: blocking threads, each with one request at a time; with one thread it is "polling".
 //! * `tasks`: tasks on an async runtime, each with one request at a time.
@@ -10,6 +11,7 @@
 mod caller;
 mod channel;
 mod event_loop;
+mod hosts;
 mod outgoing;
 mod quic;
 mod tasks;
