@@ -4,6 +4,7 @@ pub mod engine;
 mod publishing;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use async_nats::jetstream::kv;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use linerate_load::plan::route::Lookup;
 use linerate_load::{Join, Plan, RunPlace};
 use linerate_net::{Time, machine};
 use tokio::net::lookup_host;
@@ -481,7 +483,7 @@ impl AgentState {
 
     /// The plan as this agent may carry it out, or why it may not.
     async fn on_this_machine(&self, plan: &Plan, is_trusted: bool) -> Result<Plan, String> {
-        let (name, target) = (&self.options.name, &plan.target.authority);
+        let name = &self.options.name;
         if !is_trusted {
             return Err(format!("{name} carries out only runs that a trusted key has signed"));
         }
@@ -489,25 +491,35 @@ impl AgentState {
         if plan.pcap_out.is_some() {
             return Err(format!("{name} writes no files for a run (--pcap-out)"));
         }
-        match self.options.allowed.verdict(plan) {
-            AllowVerdict::Allowed => {}
-            AllowVerdict::AddressesOnly => own.route.lookup = None,
-            AllowVerdict::Refused => {
-                return Err(format!("{name} may not load {target}: its --allow-target does not list it"));
-            }
-            AllowVerdict::LookUp(lookup) => {
-                let found = timeout(LOOKUP_WITHIN, lookup_host((lookup.host.as_str(), lookup.port))).await;
-                let found = found.map_err(|_| "no response".to_owned());
-                let found = found.and_then(|found| found.map_err(|error| error.to_string()));
-                let found = found.map_err(|why| format!("{name} cannot look up {}: {why}", lookup.host))?;
-                own.target.addresses = found.filter(|at| at.is_ipv6() == lookup.ipv6).collect();
-                if own.target.addresses.is_empty() {
-                    let family = if lookup.ipv6 { "IPv6" } else { "IPv4" };
-                    return Err(format!("{name} finds no {family} address of {}", lookup.host));
+        for number in 0..plan.host_count() {
+            let mut host = plan.at_host(number);
+            match self.options.allowed.verdict(&host) {
+                AllowVerdict::Allowed => continue,
+                AllowVerdict::AddressesOnly => host.route.lookup = None,
+                AllowVerdict::Refused => {
+                    let target = &host.target.authority;
+                    return Err(format!("{name} may not load {target}: its --allow-target does not list it"));
                 }
+                AllowVerdict::LookUp(lookup) => host.target.addresses = self.look_up(&lookup).await?,
             }
+            own.set_host(number, host);
         }
         Ok(own)
+    }
+
+    /// The addresses that this agent finds under a name.
+    async fn look_up(&self, lookup: &Lookup) -> Result<Vec<SocketAddr>, String> {
+        let name = &self.options.name;
+        let found = timeout(LOOKUP_WITHIN, lookup_host((lookup.host.as_str(), lookup.port))).await;
+        let found = found.map_err(|_| "no response".to_owned());
+        let found = found.and_then(|found| found.map_err(|error| error.to_string()));
+        let found = found.map_err(|why| format!("{name} cannot look up {}: {why}", lookup.host))?;
+        let addresses: Vec<_> = found.filter(|at| at.is_ipv6() == lookup.ipv6).collect();
+        if addresses.is_empty() {
+            let family = if lookup.ipv6 { "IPv6" } else { "IPv4" };
+            return Err(format!("{name} finds no {family} address of {}", lookup.host));
+        }
+        Ok(addresses)
     }
 
     /// Why this agent does not take part.

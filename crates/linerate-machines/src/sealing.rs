@@ -129,7 +129,9 @@ pub(crate) fn redacted(plan: &Plan) -> Plan {
     }
     plan.data.clear();
     plan.target.url = without_user(&plan.target.url);
-    if let Some(identity) = plan.tls.as_mut().and_then(|tls| tls.identity.as_mut()) {
+    let hosts = plan.flows.iter_mut().flat_map(|flows| &mut flows.hosts);
+    let all_tls = hosts.filter_map(|host| host.tls.as_mut()).chain(plan.tls.as_mut());
+    for identity in all_tls.filter_map(|tls| tls.identity.as_mut()) {
         identity.key.text = HIDDEN.to_owned();
     }
     if let Some(proxy) = &mut plan.route.proxy {

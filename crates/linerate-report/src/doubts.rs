@@ -158,7 +158,7 @@ fn tolerated(outcome: &Outcome) -> impl Iterator<Item = String> {
 /// Requests of an open loop that waited for the first connections, in the figures because there was no warm-up.
 fn set_up(plan: &Plan, outcome: &Outcome) -> Option<String> {
     let at_once = plan.per_connection.is_none() && outcome.connections.opened <= u64::from(plan.connections);
-    if plan.tls.is_none() || !plan.counts_from_due() || !plan.warm_up.is_zero() || !at_once {
+    if plan.all_tls().next().is_none() || !plan.counts_from_due() || !plan.warm_up.is_zero() || !at_once {
         return None;
     }
     let (due, sent) = (outcome.latency.main().percentile(99.0), outcome.latency.sent().percentile(99.0));

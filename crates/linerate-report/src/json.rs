@@ -185,7 +185,7 @@ fn tls(counts: &HandshakeCounts, plan: &Plan) -> schema::Tls {
         version: usual.map(|agreed| agreed.version.clone()),
         cipher: usual.map(|agreed| agreed.cipher.clone()),
         failed: counts.failed.clone(),
-        verified: plan.tls.as_ref().is_some_and(|tls| tls.trust != Trust::Anybody),
+        verified: plan.all_tls().next().is_some() && plan.all_tls().all(|tls| tls.trust != Trust::Anybody),
     }
 }
 
@@ -510,6 +510,7 @@ fn plan_of(plan: &linerate_load::Plan) -> schema_plan::Plan {
         addresses: addresses(plan),
         unix_socket: plan.route.unix.as_ref().map(|path| path.display().to_string()),
         connect_to: plan.route.instead.clone(),
+        hosts: plan.flows.iter().flat_map(|f| &f.hosts).map(|host| host.target.url.clone()).collect(),
         proxy: plan.route.proxy.as_ref().map(|proxy| schema_plan::Proxy {
             url: proxy.url.clone(),
             from: proxy.from.clone(),

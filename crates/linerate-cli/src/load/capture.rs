@@ -47,7 +47,7 @@ pub(super) fn open(plan: &Plan) -> Result<Opened, String> {
     if plan.route.unix.is_some() {
         return Err("a Unix socket has none".to_owned());
     }
-    let servers = plan.target.addresses.clone();
+    let servers = plan.all_addresses();
     let Some(first) = servers.first() else { return Err("there is no target".to_owned()) };
     let towards = interface_towards(first.ip());
     let elsewhere = |ip: IpAddr| ip != first.ip() && interface_towards(ip) != towards;

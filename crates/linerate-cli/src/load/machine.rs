@@ -42,6 +42,7 @@ impl Machine {
             return Ok(());
         }
         self.check_ports(connections, plan)?;
+        let connections = connections.saturating_mul(plan.host_count() as u64);
         let most = self.descriptors.saturating_sub(OTHER_DESCRIPTORS);
         if connections > most {
             let (s, them) =

@@ -10,6 +10,7 @@ mod exposition;
 mod find;
 pub(crate) mod flows;
 pub(crate) mod hooks;
+mod hosts;
 mod machine;
 mod machines;
 mod metrics;
@@ -61,7 +62,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, CommandFault> {
     }
     let meaning = plan::of(args)?;
     if args.line.is_some() {
-        line::leads_to(&meaning.plan.target.addresses)?;
+        line::leads_to(&meaning.plan.all_addresses())?;
     }
     if args.dry_run {
         meaning.say_notes();

@@ -16,6 +16,7 @@ use linerate_load::plan::parts::{has_field, set_field};
 use linerate_load::plan::route::Route;
 use linerate_load::plan::{self, Expectation, Order, Pace, Rate, Request, Stop, Target, Way};
 
+use super::hosts;
 use super::machine::Machine;
 use super::target::{Url, Wish};
 use crate::args::request::read_body_file;
@@ -134,9 +135,11 @@ struct Draft<'a> {
 impl Draft<'_> {
     /// The plan, and whether the target has addresses of the other family.
     fn plan(mut self) -> Result<(Plan, bool), CommandFault> {
-        let flows = super::flows::with_users(self.args, self.in_file(|f| f.flows.clone()))?;
+        let mut flows = super::flows::with_users(self.args, self.in_file(|f| f.flows.clone()))?;
         super::flows::check(self.args, flows.as_ref())?;
-        let mut requests = self.requests()?;
+        let hosts =
+            flows.as_mut().map(|flows| hosts::settle(flows, &self.url)).transpose()?.unwrap_or_default();
+        let mut requests = self.requests(flows.as_ref())?;
         let mut data = self.data()?;
         self.fill_form(&mut requests, &data)?;
         let script = flows.as_ref().and_then(|flows| flows.script.as_ref());
@@ -148,13 +151,22 @@ impl Draft<'_> {
         let args = self.args;
         let from =
             args.from.clone().map(|a| a.0).or_else(|| self.in_file(|f| f.from.clone())).unwrap_or_default();
-        let (route, addresses, other_family) = self.way(&from)?;
+        let (route, addresses, other_family) = self.way(&self.url, &hosts, &from)?;
         let target =
             Target { url: sent_to(&self.url, &requests), authority: self.url.authority.clone(), addresses };
         // curl takes no offence at options of TLS in clear text.
         let of_source = self.source.as_ref().filter(|_| self.url.is_https()).map(|s| s.wire.tls.clone());
         let keys = self.in_file(|f| Some(f.tls.clone())).or(of_source).unwrap_or_default();
-        let tls = args.tls.over(keys).towards(&self.url)?;
+        let tls_flags = args.tls.over(keys);
+        let is_about_another = !self.url.is_https() && hosts.iter().any(Url::is_https);
+        let tls = if is_about_another { None } else { tls_flags.towards(&self.url)? };
+        if let Some(flows) = &mut flows {
+            for url in &hosts {
+                let (route, addresses, _) = self.way(url, &hosts, &from)?;
+                let tls = if url.is_https() { tls_flags.towards(url)? } else { None };
+                flows.hosts.push(hosts::found(url, (route, addresses), tls)?);
+            }
+        }
         let way = args.way.map(plan::Way::from).or_else(|| self.in_file(|f| f.way)).unwrap_or_default();
         let mut checks = self.in_file(|f| Some(f.checks.clone())).unwrap_or_default();
         checks.extend(args.check.iter().cloned());
@@ -221,17 +233,28 @@ impl Draft<'_> {
         Ok(HttpOptions { version, h2_window: h2_window.unwrap_or(usual.h2_window) })
     }
 
-    /// How connections get to the target, its addresses, and whether it has some of the other family.
-    fn way(&self, from: &[IpAddr]) -> Result<(Route, Vec<SocketAddr>, bool), CommandFault> {
+    /// How connections get to a URL, its addresses, and whether it has some of the other family; `hosts`: those beside the
+    /// target.
+    fn way(
+        &self,
+        url: &Url,
+        hosts: &[Url],
+        from: &[IpAddr],
+    ) -> Result<(Route, Vec<SocketAddr>, bool), CommandFault> {
         let args = self.args;
         let file = self.file.as_ref().map(|f| &f.route);
         let keys = file.or(self.source.as_ref().map(|s| &s.route)).cloned().unwrap_or_default();
-        let flags = args.route.over(&keys).map_err(CommandFault::input)?;
+        let mut flags = args.route.over(&keys).map_err(CommandFault::input)?;
         let parsed = keys.resolve.iter().map(|text| values::resolve(text));
         let mut resolve = parsed
             .collect::<Result<Vec<_>, _>>()
             .map_err(|why| CommandFault::input(format!("resolve: {why}")))?;
         resolve.extend(args.to.resolve.iter().cloned());
+        if !hosts.is_empty() {
+            let all: Vec<Url> = std::iter::once(&self.url).chain(hosts).cloned().collect();
+            hosts::check_flags(&all, &flags, &resolve)?;
+            hosts::for_host(url, &mut flags, &mut resolve);
+        }
         let of_source = self.source.as_ref().and_then(|source| source.wire.ipv6);
         let is_typed = args.to.ipv4 || args.to.ipv6;
         let wish = Wish {
@@ -240,7 +263,7 @@ impl Draft<'_> {
             ipv6: args.to.ipv6 || (!is_typed && of_source == Some(true)),
             from,
         };
-        super::route::to(&self.url, &flags, &wish, &|name| std::env::var(name).ok())
+        super::route::to(url, &flags, &wish, &|name| std::env::var(name).ok())
     }
 
     fn in_file<T>(&self, what: impl Fn(&PlanFile) -> Option<T>) -> Option<T> {
@@ -299,7 +322,7 @@ impl Draft<'_> {
         Ok(sets)
     }
 
-    fn requests(&mut self) -> Result<Vec<Request>, CommandFault> {
+    fn requests(&mut self, flows: Option<&FlowPlan>) -> Result<Vec<Request>, CommandFault> {
         let mut requests = match (&mut self.file, &mut self.source) {
             (Some(file), _) => {
                 file.fill_paths(&self.url.path);
@@ -340,7 +363,8 @@ impl Draft<'_> {
             );
         }
         let body = body(args)?;
-        for request in &mut requests {
+        let hosts = flows.map(|flows| flows.hosts_by_request(requests.len())).unwrap_or_default();
+        for (nth, request) in requests.iter_mut().enumerate() {
             if request.is_raw() {
                 self.expect(request);
                 continue;
@@ -353,7 +377,7 @@ impl Draft<'_> {
             if has_body && args.request.method.is_none() && request.method == "GET" {
                 "POST".clone_into(&mut request.method);
             }
-            self.dress(request);
+            self.dress(request, hosts.get(nth).is_some_and(|host| *host > 0));
             // Names given elsewhere stay; one made here follows the method.
             if self.file.is_none() && self.source.is_none() {
                 request.name = format!("{} {}", request.method, request.path);
@@ -382,10 +406,10 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Fields and expectations.
-    fn dress(&self, request: &mut Request) {
+    /// Fields and expectations; `elsewhere`: the request goes to another host than the URL's, and so not with its user.
+    fn dress(&self, request: &mut Request, elsewhere: bool) {
         let args = self.args;
-        args.request.dress(&mut request.fields, self.url.user.as_ref());
+        args.request.dress(&mut request.fields, self.url.user.as_ref().filter(|_| !elsewhere));
         self.expect(request);
     }
 

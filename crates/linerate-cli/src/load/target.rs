@@ -105,6 +105,12 @@ impl Url {
         Ok((found.addresses, found.others))
     }
 
+    /// Whether an address given by hand is for it.
+    pub(super) fn is_given(&self, resolve: &Resolve) -> bool {
+        let is_for = resolve.host == "*" || resolve.host.trim_matches(['[', ']']) == self.host;
+        is_for && resolve.port == self.port
+    }
+
     /// Its host and port.
     pub(crate) fn place(&self) -> HostPort<'_> {
         HostPort { host: &self.host, port: self.port, what: "the URL asks for" }

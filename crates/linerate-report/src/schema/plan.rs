@@ -14,6 +14,9 @@ pub struct Plan {
     /// The host and port that stood for the URL's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connect_to: Option<String>,
+    /// Hosts beside the target, where steps of flows go: scheme and authority.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
     /// The proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,

@@ -6,6 +6,7 @@ mod page;
 mod sections;
 
 use linerate_load::outcome::Failure;
+use linerate_load::plan::flow::FlowHost;
 use linerate_load::plan::flow::{FlowPlan, UserPace};
 use linerate_load::plan::units::shown_duration;
 use linerate_load::plan::{Arrival, Pace, Rate, RateStep, Way};
@@ -82,6 +83,11 @@ fn short(page: &mut SummaryText, report: &Report<'_>) {
 }
 
 fn not_reached(plan: &Plan, why: &str) -> String {
+    let others = plan.flows.iter().flat_map(|flows| &flows.hosts);
+    let is_other = |host: &&FlowHost| why.starts_with(&format!("{}: ", host.target.authority));
+    if let Some(FlowHost { target, .. }) = others.into_iter().find(is_other) {
+        return format!("{} could not be reached{}", target.authority, &why[target.authority.len()..]);
+    }
     format!("{}{} could not be reached: {why}", plan.target.authority, plan.route.shown())
 }
 
@@ -90,8 +96,27 @@ pub(crate) fn requested(plan: &Plan) -> String {
     let url = &plan.target.url;
     match plan.requests.as_slice() {
         [raw] if raw.is_raw() => format!("{} to {url}", crate::style::clean(&raw.name)),
-        [one] => format!("{} {url}", one.method),
-        several => format!("{} different requests to {url}", several.len()),
+        [one] => match only_host(plan) {
+            Some(host) => format!("{} {}{}", one.method, host.target.url, one.path),
+            None => format!("{} {url}", one.method),
+        },
+        several => format!("{} different requests to {url}{}", several.len(), other_hosts(plan)),
+    }
+}
+
+/// The host of the only request, where that is not the plan's target.
+fn only_host(plan: &Plan) -> Option<&FlowHost> {
+    let flows = plan.flows.as_ref()?;
+    flows.hosts.get(flows.hosts_by_request(1).first()?.checked_sub(1)?)
+}
+
+/// The hosts beside the target, as far as they fit into a line.
+fn other_hosts(plan: &Plan) -> String {
+    let hosts = plan.flows.as_ref().map(|flows| flows.hosts.as_slice()).unwrap_or_default();
+    match hosts {
+        [] => String::new(),
+        [one] => format!(" and {}", one.target.url),
+        several => format!(" and {} other hosts", several.len()),
     }
 }
 
@@ -228,16 +253,21 @@ fn sending(plan: &Plan) -> String {
 /// Connections of the users of flows.
 fn of_users(plan: &Plan, flows: &FlowPlan, connections: &str) -> String {
     let each = plan.connections_each();
+    let hosts = plan.host_count();
+    let at_each =
+        if hosts > 1 { &format!("up to {connections} to each of {hosts} hosts") } else { connections };
     match (flows.own_connections, each) {
         (false, 1) => match flows.widest() {
-            1 => format!("{connections}, 1 request of a user in flight"),
-            several => format!("{connections}, up to {several} requests of a user in flight"),
+            1 => format!("{at_each}, 1 request of a user in flight"),
+            several => format!("{at_each}, up to {several} requests of a user in flight"),
         },
+        (false, each) if hosts > 1 => format!("{at_each}, {each} for each user"),
         (false, each) => format!("up to {connections}, {each} for each user"),
         (true, each) => {
             let users = units::several(u64::from(flows.users), "user", "users");
             let own = if each == 1 { "a connection".to_owned() } else { format!("up to {each} connections") };
-            format!("up to {users} at a time, {own} for each iteration")
+            let to = if hosts > 1 { " to each host" } else { "" };
+            format!("up to {users} at a time, {own}{to} for each iteration")
         }
     }
 }

@@ -312,7 +312,7 @@ fn tls(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
 
 /// A run that verified no certificate gets a line that says so.
 pub(super) fn insecure(page: &mut SummaryText, plan: &Plan) {
-    if plan.tls.as_ref().is_some_and(|tls| tls.trust == Trust::Anybody) {
+    if plan.all_tls().any(|tls| tls.trust == Trust::Anybody) {
         page.marked(Mark::Doubt, "--insecure: the server's certificate was not checked");
     }
 }
