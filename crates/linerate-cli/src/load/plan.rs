@@ -20,6 +20,7 @@ use super::hosts;
 use super::machine::Machine;
 use super::target::{Url, Wish};
 use crate::args::request::read_body_file;
+use crate::args::tls::TlsFlags;
 use crate::args::{LoadArgs, values};
 use crate::fault::CommandFault;
 use crate::sources::{PlanSource, curl, har, openapi, replay};
@@ -160,13 +161,7 @@ impl Draft<'_> {
         let tls_flags = args.tls.over(keys);
         let is_about_another = !self.url.is_https() && hosts.iter().any(Url::is_https);
         let tls = if is_about_another { None } else { tls_flags.towards(&self.url)? };
-        if let Some(flows) = &mut flows {
-            for url in &hosts {
-                let (route, addresses, _) = self.way(url, &hosts, &from)?;
-                let tls = if url.is_https() { tls_flags.towards(url)? } else { None };
-                flows.hosts.push(hosts::found(url, (route, addresses), tls)?);
-            }
-        }
+        self.find_hosts(flows.as_mut(), &hosts, &tls_flags, &from)?;
         let way = args.way.map(plan::Way::from).or_else(|| self.in_file(|f| f.way)).unwrap_or_default();
         let mut checks = self.in_file(|f| Some(f.checks.clone())).unwrap_or_default();
         checks.extend(args.check.iter().cloned());
@@ -210,6 +205,23 @@ impl Draft<'_> {
         };
         plan.fit_users();
         Ok((plan, other_family))
+    }
+
+    /// The hosts of flows beside the target.
+    fn find_hosts(
+        &self,
+        flows: Option<&mut FlowPlan>,
+        hosts: &[Url],
+        tls_flags: &TlsFlags,
+        from: &[IpAddr],
+    ) -> Result<(), CommandFault> {
+        let Some(flows) = flows else { return Ok(()) };
+        for url in hosts {
+            let (route, addresses, _) = self.way(url, hosts, from)?;
+            let tls = if url.is_https() { tls_flags.towards(url)? } else { None };
+            flows.hosts.push(hosts::found(url, (route, addresses), tls)?);
+        }
+        Ok(())
     }
 
     /// Which HTTP connections speak.

@@ -14,7 +14,7 @@ pub(crate) fn redirects(status: u16) -> Option<bool> {
 }
 
 /// A host of the plan: whether it is reached over TLS, and its authority.
-type Origin<'a> = (bool, &'a str);
+type PlanOrigin<'a> = (bool, &'a str);
 
 /// The host and the target that `location` means, from a request for the target `base` at host number `at`.
 ///
@@ -24,7 +24,7 @@ pub(crate) fn resolve(
     location: &[u8],
     base: &[u8],
     at: usize,
-    hosts: &[Origin<'_>],
+    hosts: &[PlanOrigin<'_>],
 ) -> Result<(usize, Vec<u8>), String> {
     let location = location.split(|b| *b == b'#').next().unwrap_or_default().trim_ascii();
     let other = || format!("redirect to another host: {}", String::from_utf8_lossy(location));
@@ -41,7 +41,7 @@ pub(crate) fn resolve(
         let is_https = scheme.unwrap_or(of_base);
         let usual = if is_https { ":443" } else { ":80" };
         let plain = |text: &str| text.strip_suffix(usual).unwrap_or(text).to_ascii_lowercase();
-        let is_it = |own: &Origin<'_>| own.0 == is_https && plain(own.1) == plain(host);
+        let is_it = |own: &PlanOrigin<'_>| own.0 == is_https && plain(own.1) == plain(host);
         let to = hosts.iter().position(is_it).ok_or_else(other)?;
         let slash = if path.starts_with('/') { "" } else { "/" };
         return Ok((to, resolve_path("/", &format!("{slash}{path}")).into_bytes()));

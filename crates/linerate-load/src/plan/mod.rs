@@ -1,6 +1,6 @@
 //! The load to send: plain data that serializes, whatever it was made from (flags, a plan file, a HAR, a log).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use linerate_http::client::Body;
 pub use linerate_net::Io;
 pub use rate::{Arrival, Rate, RateStep};
 use serde::{Deserialize, Serialize};
+pub use target::Target;
 
 pub mod abort;
 pub mod body;
@@ -21,6 +22,7 @@ pub mod env;
 pub mod file;
 pub mod flow;
 pub mod form;
+mod hosts;
 pub mod http;
 mod invalid;
 pub mod limits;
@@ -29,6 +31,7 @@ pub mod pick;
 mod rate;
 pub mod route;
 pub mod schedule;
+mod target;
 pub mod tls;
 pub mod units;
 
@@ -113,17 +116,6 @@ impl Plan {
     pub fn counts_from_due(&self) -> bool {
         self.pace != Pace::Closed || self.flows.is_some()
     }
-}
-
-/// Where to send.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Target {
-    /// As the user wrote it, for the report.
-    pub url: String,
-    /// `host[:port]` as it goes into the Host field (RFC 9110 section 7.2).
-    pub authority: String,
-    /// Resolved addresses; connections are spread over them in turn. At least one.
-    pub addresses: Vec<SocketAddr>,
 }
 
 /// One kind of request.

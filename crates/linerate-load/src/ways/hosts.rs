@@ -9,7 +9,7 @@ use linerate_net::layer::Layered;
 use linerate_net::share::divide;
 use linerate_tls::PLAIN;
 
-use super::event_loop::{CorePart, limits};
+use super::core_part::{CorePart, limits};
 use crate::engine::board::{Board, Common};
 use crate::engine::kinds::Kinds;
 use crate::engine::responses::ResponseReading;
@@ -22,7 +22,7 @@ use crate::start::StartError;
 
 /// A host beside the plan's target, for all threads.
 #[derive(Clone)]
-pub(super) struct RunHost {
+pub(super) struct HostOfThreads {
     /// The plan as it is for this host.
     plan: Arc<Plan>,
     route: Option<RouteTo>,
@@ -40,18 +40,22 @@ pub(super) struct ThreadHost {
 }
 
 /// All hosts beside the plan's target.
-pub(super) fn others(plan: &Plan, common: &Arc<Common>, threads: u32) -> Result<Vec<RunHost>, StartError> {
+pub(super) fn others(
+    plan: &Plan,
+    common: &Arc<Common>,
+    threads: u32,
+) -> Result<Vec<HostOfThreads>, StartError> {
     let host = |number: usize| {
         let (plan, common) = (Arc::new(plan.at_host(number)), Arc::new(common.of_another_host()));
         let boards = (0..threads).map(|_| Arc::new(Board::sharing(&common))).collect();
-        Ok(RunHost { route: RouteTo::of(&plan)?, names: Names::of(&plan), plan, boards })
+        Ok(HostOfThreads { route: RouteTo::of(&plan)?, names: Names::of(&plan), plan, boards })
     };
     (1..plan.host_count()).map(host).collect()
 }
 
 /// The same for one thread.
-pub(super) fn of_thread(hosts: &[RunHost], thread: usize) -> Vec<ThreadHost> {
-    let host = |host: &RunHost| ThreadHost {
+pub(super) fn of_thread(hosts: &[HostOfThreads], thread: usize) -> Vec<ThreadHost> {
+    let host = |host: &HostOfThreads| ThreadHost {
         plan: Arc::clone(&host.plan),
         route: host.route.clone(),
         names: host.names.clone(),

@@ -1,6 +1,6 @@
 //! The ways of sending: ours, and the baselines of the write-ups, which exist to be compared with.
 //!
-//! * `event_loop`: the engine, one for each core.
+//! * `event_loop`: the threads of event loops; `core_part`: the engine of each.
 //! * `hosts`: the engines of several hosts, side by side in each thread.
 //! * `quic`: the engine over QUIC.
 //! * `threads`: blocking threads, each with one request at a time; with one thread it is "polling".
@@ -10,6 +10,7 @@
 
 mod caller;
 mod channel;
+mod core_part;
 mod event_loop;
 mod hosts;
 mod outgoing;
@@ -19,7 +20,7 @@ mod threads;
 mod towards;
 mod works;
 
-pub(crate) use event_loop::CorePart;
+pub(crate) use core_part::CorePart;
 #[cfg(test)]
 pub(crate) use quic::run_over as run_over_datagrams;
 pub(crate) use works::Works;

@@ -11,7 +11,7 @@ use linerate_net::datagrams::{Datagrams, UdpEpoll};
 use linerate_quic::{QuicEndpoint, QuicOptions};
 
 use super::CorePart;
-use super::event_loop::limits;
+use super::core_part::limits;
 use crate::engine::board::Board;
 use crate::engine::responses::ResponseReading;
 use crate::outcome::{Outcome, QuicFigures};
