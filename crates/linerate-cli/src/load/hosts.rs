@@ -13,7 +13,8 @@ use crate::args::route::RouteFlags;
 use crate::fault::CommandFault;
 
 /// The URLs of hosts, each once and without the target's. Steps get the numbers of theirs.
-pub(super) fn settle(flows: &mut FlowPlan, target: &Url) -> Result<Vec<Url>, CommandFault> {
+pub(super) fn settle(flows: Option<&mut FlowPlan>, target: &Url) -> Result<Vec<Url>, CommandFault> {
+    let Some(flows) = flows else { return Ok(Vec::new()) };
     let mut urls: Vec<Url> = Vec::new();
     let mut numbers = vec![0];
     let same = |a: &Url, b: &Url| a.is_https() == b.is_https() && a.authority == b.authority;

@@ -138,8 +138,7 @@ impl Draft<'_> {
     fn plan(mut self) -> Result<(Plan, bool), CommandFault> {
         let mut flows = super::flows::with_users(self.args, self.in_file(|f| f.flows.clone()))?;
         super::flows::check(self.args, flows.as_ref())?;
-        let hosts =
-            flows.as_mut().map(|flows| hosts::settle(flows, &self.url)).transpose()?.unwrap_or_default();
+        let hosts = hosts::settle(flows.as_mut(), &self.url)?;
         let mut requests = self.requests(flows.as_ref())?;
         let mut data = self.data()?;
         self.fill_form(&mut requests, &data)?;

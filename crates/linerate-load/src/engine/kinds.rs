@@ -197,6 +197,24 @@ fn redirected(request: &Request, by_get: bool, leaves: bool) -> Request {
     request
 }
 
+/// The further forms that users send the requests of a plan in, at the host of this number.
+fn of_users(plan: &Plan, host: usize) -> Vec<Request> {
+    let Some(flows) = &plan.flows else { return Vec::new() };
+    let targets: &[Option<bool>] = if flows.follows() { &[None, Some(false), Some(true)] } else { &[None] };
+    let hosts = flows.hosts_by_request(plan.requests.len());
+    let mut forms = Vec::new();
+    for target in targets {
+        let to = |(nth, request): (usize, &Request)| match target {
+            Some(get) => redirected(request, *get, hosts[nth] != host),
+            None => request.clone(),
+        };
+        let requests: Vec<Request> = plan.requests.iter().enumerate().map(to).collect();
+        let with: Vec<Request> = requests.iter().map(with_cookies).collect();
+        forms.extend(requests.into_iter().filter(|_| target.is_some()).chain(with));
+    }
+    forms
+}
+
 /// Whether a request is a gRPC call.
 fn is_grpc(request: &Request) -> bool {
     let is_content_type = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("content-type");
@@ -313,22 +331,8 @@ impl Kinds {
             })
         };
         let mut kinds = plan.requests.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
-        if let Some(flows) = &plan.flows {
-            let targets: &[Option<bool>] =
-                if flows.follows() { &[None, Some(false), Some(true)] } else { &[None] };
-            let hosts = flows.hosts_by_request(plan.requests.len());
-            for target in targets {
-                let to = |(nth, request): (usize, &Request)| match target {
-                    Some(get) => redirected(request, *get, hosts[nth] != host),
-                    None => request.clone(),
-                };
-                let requests: Vec<Request> = plan.requests.iter().enumerate().map(to).collect();
-                let with = requests.iter().map(with_cookies);
-                let without = requests.iter().filter(|_| target.is_some()).cloned();
-                for request in without.chain(with) {
-                    kinds.push(kind(&request)?);
-                }
-            }
+        for request in of_users(plan, host) {
+            kinds.push(kind(&request)?);
         }
         let sets: DataRows = plan.data.iter().filter(|d| !d.rows.is_empty()).map(rows).collect();
         for kind in &kinds {
