@@ -12,7 +12,8 @@ use super::responses::ResponseReading;
 use crate::limits::LONGEST_WAIT;
 use crate::outcome::{Outcome, Spans};
 
-/// Runs the engines of all hosts to the end, that of the plan's target first. The first transport's turns wait for all.
+/// Runs the engines of all hosts to the end, that of the plan's target first. The first transport's turns wait for all,
+/// and all connections are closed when the last engine ends.
 /// Returns what each of them measured.
 pub(crate) fn run_together<T, C>(mut engines: Vec<Engine<T, C>>) -> Vec<Outcome>
 where
@@ -21,8 +22,8 @@ where
 {
     let broken = turn_together(&mut engines).err();
     let mut outcomes = Vec::with_capacity(engines.len());
-    for mut engine in engines {
-        let now = engine.transport.now();
+    let now = engines.first_mut().map_or(Time::ZERO, |engine| engine.transport.now());
+    for engine in engines {
         let authority = engine.orders.authority.clone();
         let mut outcome = engine.end(now, broken.is_some());
         if let (Some(why), Some(host)) = (&mut outcome.unreachable, authority) {

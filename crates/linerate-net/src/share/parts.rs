@@ -69,6 +69,12 @@ pub fn divide<T: Transport>(transport: T, parts: usize) -> Vec<Part<T>> {
     (0..parts).map(|number| Part { state: Rc::clone(&state), number }).collect()
 }
 
+impl<T> Part<T> {
+    fn is_last(&self) -> bool {
+        self.number + 1 == self.state.borrow().events.len()
+    }
+}
+
 impl<T: Transport> Transport for Part<T> {
     passed_on!(of_part);
 
@@ -108,14 +114,14 @@ impl<T: Transport> Transport for Part<T> {
         self.state.borrow_mut().transport.close(conn, how);
     }
 
-    /// Of all parts, which close at the same time.
+    /// Of all parts, told to the last one: who waits for it has closed the others' connections before.
     fn unfinished(&self) -> usize {
-        self.state.borrow().transport.unfinished()
+        if self.is_last() { self.state.borrow().transport.unfinished() } else { 0 }
     }
 
-    /// Of all parts.
+    /// As [`unfinished`](Transport::unfinished).
     fn half_closed(&self) -> usize {
-        self.state.borrow().transport.half_closed()
+        if self.is_last() { self.state.borrow().transport.half_closed() } else { 0 }
     }
 
     fn reset_closed(&mut self, most: usize) -> usize {
