@@ -182,3 +182,37 @@ fn what_several_hosts_exclude_is_said_before_anything_is_sent() {
         assert!(said.err.contains(why), "{why}: {said:?}");
     }
 }
+
+/// A script keeps what it knows from call to call, although a thread has a runtime of it for each host.
+#[test]
+fn a_script_signs_what_each_host_gets() {
+    let (first, at_first) = recorded(|_| ok("", "1"));
+    let (second, at_second) = recorded(|_| ok("", "2"));
+    let step = |name: &str, path: &str| {
+        format!(
+            "[[flow.step]]\nname = \"{name}\"\npath = \"{path}\"\nheaders = {{ X-Count = \"{{{{sign.count}}}}\" }}\n\
+             hooks = {{ sign = \"sign\" }}\n"
+        )
+    };
+    let (folder, path) = plan(&format!(
+        "url = \"http://127.0.0.1:{first}/\"\nusers = 1\niterations = 20\nthreads = 1\nscript = \"count.js\"\n\
+         [[flow]]\nname = \"f\"\n{}{}",
+        step("here", "/a"),
+        step("there", &format!("http://127.0.0.1:{second}/b")),
+    ));
+    let script = "let count = 0;\nexport function sign({ headers }) {\n  if (!headers.host) throw 'no host';\n  return { count: count++ };\n}\n";
+    std::fs::write(folder.path().join("count.js"), script).unwrap();
+    let (document, said) = measured(&["--plan", &path]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(number(&document, "/flows/f/done"), 20, "{document:#}");
+    for heads in [at_first, at_second] {
+        let heads = heads.lock().unwrap();
+        let counts: Vec<u32> = heads
+            .iter()
+            .map(|head| {
+                head.lines().find_map(|line| line.strip_prefix("X-Count: ")).unwrap().parse().unwrap()
+            })
+            .collect();
+        assert_eq!(counts, (0..20).collect::<Vec<_>>());
+    }
+}

@@ -28,8 +28,8 @@ struct PlanHooks {
 }
 
 thread_local! {
-    /// The runtime of this thread, and the program that it runs. A thread that sends has one plan.
-    static USER: RefCell<Option<(Arc<ScriptProgram>, ScriptUser)>> = const { RefCell::new(None) };
+    /// The runtimes of this thread, and the program that each runs. A thread that sends has one for each host of its plan.
+    static USERS: RefCell<Vec<(Arc<ScriptProgram>, ScriptUser)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The only file of a script that travels with its plan.
@@ -126,17 +126,20 @@ impl PlanHooks {
             argument: Some(Arc::from(argument)),
             ..ScriptCall::default()
         };
-        let ended = USER.with_borrow_mut(|known| {
-            let is_own = known.as_ref().is_some_and(|(program, _)| Arc::ptr_eq(program, &self.program));
-            if !is_own {
-                *known = Some((Arc::clone(&self.program), begin(&self.program)?.0));
-            }
-            let Some((_, user)) = known else { return Ok(CallEnd::Stopped) };
-            match user.resume(UserReply::Call(call)) {
+        let ended = USERS.with_borrow_mut(|users| {
+            let own = users.iter().position(|(program, _)| Arc::ptr_eq(program, &self.program));
+            let own = match own {
+                Some(own) => own,
+                None => {
+                    users.push((Arc::clone(&self.program), begin(&self.program)?.0));
+                    users.len() - 1
+                }
+            };
+            match users[own].1.resume(UserReply::Call(call)) {
                 UserAction::Ended(end) => Ok(end),
                 UserAction::Send(_) | UserAction::Sleep(_) => {
                     // What waits for a reply never gets one.
-                    *known = None;
+                    users.swap_remove(own);
                     Err(format!("{function}: a hook can neither send requests nor pause"))
                 }
             }
@@ -166,6 +169,6 @@ impl RequestHooks for PlanHooks {
 impl Drop for PlanHooks {
     /// Ends the runtime of this thread, if it has one for this script.
     fn drop(&mut self) {
-        USER.with_borrow_mut(|known| known.take_if(|(program, _)| Arc::ptr_eq(program, &self.program)));
+        USERS.with_borrow_mut(|users| users.retain(|(program, _)| !Arc::ptr_eq(program, &self.program)));
     }
 }
