@@ -492,10 +492,10 @@ impl AgentState {
             return Err(format!("{name} writes no files for a run (--pcap-out)"));
         }
         for number in 0..plan.host_count() {
-            let mut host = plan.at_host(number);
-            match self.options.allowed.verdict(&host) {
+            let mut host = plan.host(number);
+            match self.options.allowed.verdict(plan, number) {
                 AllowVerdict::Allowed => continue,
-                AllowVerdict::AddressesOnly => host.route.lookup = None,
+                AllowVerdict::AddressesOnly => host.lookup = None,
                 AllowVerdict::Refused => {
                     let target = &host.target.authority;
                     return Err(format!("{name} may not load {target}: its --allow-target does not list it"));

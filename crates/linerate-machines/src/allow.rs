@@ -65,23 +65,23 @@ impl AllowList {
         })
     }
 
-    /// Whether a plan may be carried out.
-    pub fn verdict(&self, plan: &Plan) -> AllowVerdict {
+    /// Whether a plan may load one of its hosts, by the host's number.
+    pub fn verdict(&self, plan: &Plan, number: usize) -> AllowVerdict {
         if self.0.contains(&AllowedTarget::Any) {
             return AllowVerdict::Allowed;
         }
-        let route = &plan.route;
+        let (route, host) = (&plan.route, plan.host(number));
         // A proxy leads on, to hosts that only it looks up: they must be listed, too.
-        let led_to = [Some(&plan.target.authority), route.proxy.as_ref().and_then(|p| p.tunnel.as_ref())];
+        let led_to = [Some(&host.target.authority), route.proxy.as_ref().and_then(|p| p.tunnel.as_ref())];
         let leads_elsewhere = route.proxy.is_some()
             && led_to.into_iter().flatten().any(|authority| !self.has_authority(authority));
         if route.unix.is_some() || leads_elsewhere {
             return AllowVerdict::Refused;
         }
-        match &route.lookup {
+        match &host.lookup {
             Some(lookup) if self.has_name(&lookup.host, lookup.port) => AllowVerdict::LookUp(lookup.clone()),
             _ => {
-                let addresses = &plan.target.addresses;
+                let addresses = &host.target.addresses;
                 let are_listed = !addresses.is_empty() && addresses.iter().all(|at| self.has_address(*at));
                 if are_listed { AllowVerdict::AddressesOnly } else { AllowVerdict::Refused }
             }
@@ -162,7 +162,11 @@ fn contains(network: IpAddr, bits: u8, address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use linerate_load::plan::Target;
+    use linerate_load::plan::file::PlanFile;
+    use linerate_load::plan::flow::FlowHost;
     use linerate_load::plan::route::{Proxy, Route};
 
     use super::*;
@@ -172,7 +176,7 @@ mod tests {
     }
 
     fn verdict(list: &str, plan: &Plan) -> AllowVerdict {
-        AllowList::parse(list).unwrap().verdict(plan)
+        AllowList::parse(list).unwrap().verdict(plan, 0)
     }
 
     #[test]
@@ -181,10 +185,28 @@ mod tests {
         assert!(allows("*") && allows("10.0.0.0/8") && allows("10.1.2.3") && allows("10.1.2.3:80"));
         assert!(!allows("10.1.2.4, 192.168.0.0/16") && !allows("10.1.2.3:81") && !allows("::/0"));
         assert!(allows("0.0.0.0/0"));
-        assert_eq!(AllowList::loopback().verdict(&plan()), AllowVerdict::Refused);
+        assert_eq!(AllowList::loopback().verdict(&plan(), 0), AllowVerdict::Refused);
         for wrong in ["10.0.0.0/33", "a b", "x/8", "http://a/", ":80"] {
             assert_eq!(AllowList::parse(wrong).unwrap_err(), WrongEntry(wrong.to_owned()));
         }
+    }
+
+    #[test]
+    fn each_host_of_a_plan_is_listed() {
+        let text = "users = 1\n[[flow]]\n[[flow.step]]\npath = \"http://10.9.9.9/x\"\n";
+        let file = PlanFile::parse(text, Path::new("plan.toml")).unwrap();
+        let mut plan = Plan { flows: file.flows, ..plan() };
+        let other = FlowHost { target: Target::at(([10, 9, 9, 9], 80).into()), ..plan.host(1) };
+        plan.set_host(1, other);
+        let verdicts = |list: &str| {
+            let list = AllowList::parse(list).unwrap();
+            [0, 1].map(|host| list.verdict(&plan, host))
+        };
+        assert_eq!(verdicts("10.1.2.3"), [AllowVerdict::AddressesOnly, AllowVerdict::Refused]);
+        assert_eq!(
+            verdicts("10.1.2.3, 10.9.9.9:80"),
+            [AllowVerdict::AddressesOnly, AllowVerdict::AddressesOnly]
+        );
     }
 
     #[test]

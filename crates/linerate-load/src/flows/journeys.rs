@@ -183,7 +183,7 @@ impl Journeys {
             free: Vec::new(),
             own_connections: flows.own_connections,
             widest: flows.widest(),
-            hosts: (0..plan.host_count()).map(|host| JourneyHost::of(&plan.at_host(host))).collect(),
+            hosts: (0..plan.host_count()).map(|host| JourneyHost::of(plan, host)).collect(),
             resting: UserQueue::default(),
             next_ticket: 0,
             graceful: flows.graceful,

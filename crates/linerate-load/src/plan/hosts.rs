@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
-use super::Plan;
+use super::flow::FlowHost;
 use super::tls::TargetTls;
+use super::{DataSet, Plan};
 
 impl Plan {
     /// Hosts that requests go to (at least 1).
@@ -23,28 +24,41 @@ impl Plan {
         self.tls.iter().chain(others)
     }
 
-    /// The plan as it is for one of its hosts, by its number.
-    pub fn at_host(&self, host: usize) -> Plan {
-        let mut plan = self.clone();
-        let flows = self.flows.as_ref();
-        if let Some(other) = host.checked_sub(1).and_then(|nth| flows?.hosts.get(nth)) {
-            plan.target = other.target.clone();
-            plan.route.lookup.clone_from(&other.lookup);
-            plan.tls.clone_from(&other.tls);
-        }
-        plan
+    /// A host by its number; 0 is the plan's target.
+    pub fn host(&self, number: usize) -> FlowHost {
+        let other = number.checked_sub(1).and_then(|nth| self.flows.as_ref()?.hosts.get(nth));
+        let target = || FlowHost {
+            target: self.target.clone(),
+            lookup: self.route.lookup.clone(),
+            tls: self.tls.clone(),
+        };
+        other.cloned().unwrap_or_else(target)
     }
 
-    /// Puts the target and lookup of a plan as it is for one host in the place of that host's.
-    pub fn set_host(&mut self, host: usize, of: Plan) {
-        let flows = self.flows.as_mut();
-        match host.checked_sub(1) {
-            None => (self.target, self.route.lookup) = (of.target, of.route.lookup),
+    /// Puts the addresses and the lookup of a host in the place of what they were.
+    pub fn set_host(&mut self, number: usize, host: FlowHost) {
+        match number.checked_sub(1) {
+            None => (self.target, self.route.lookup) = (host.target, host.lookup),
             Some(nth) => {
-                if let Some(other) = flows.and_then(|flows| flows.hosts.get_mut(nth)) {
-                    (other.target, other.lookup) = (of.target, of.route.lookup);
+                let known = self.flows.as_mut().and_then(|flows| flows.hosts.get_mut(nth));
+                if let Some(known) = known {
+                    *known = host;
                 }
             }
         }
+    }
+
+    /// The plan as it is for one of its hosts, with a row of each data set alone: users bring theirs.
+    pub(crate) fn at_host(&self, number: usize) -> Plan {
+        let row = |set: &DataSet| DataSet {
+            name: set.name.clone(),
+            columns: set.columns.clone(),
+            rows: set.rows.first().cloned().into_iter().collect(),
+        };
+        let FlowHost { target, lookup, tls } = self.host(number);
+        let mut plan = self.clone();
+        plan.data = self.data.iter().map(row).collect();
+        (plan.target, plan.route.lookup, plan.tls) = (target, lookup, tls);
+        plan
     }
 }

@@ -68,20 +68,30 @@ pub const LARGEST_WINDOW: u32 = (1 << 31) - 1;
 impl Plan {
     /// The protocols of connections; `None`: HTTP/1.1 alone.
     pub(crate) fn speaks(&self) -> Option<Speaks> {
-        match (self.http.version, &self.tls) {
-            (Http::One | Http::Three, _) | (Http::Auto, None) => None,
-            (Http::Auto, Some(_)) => {
+        self.speaks_over(self.tls.is_some())
+    }
+
+    /// The same with a host that is reached over TLS, or is not.
+    fn speaks_over(&self, tls: bool) -> Option<Speaks> {
+        match (self.http.version, tls) {
+            (Http::One | Http::Three, _) | (Http::Auto, false) => None,
+            (Http::Auto, true) => {
                 let fits = self.way == Way::Loop && self.requests.iter().all(Request::fits_http2);
                 fits.then_some(Speaks::Either)
             }
-            (Http::Two, None) => Some(Speaks::Http2),
-            (Http::Two, Some(_)) => Some(Speaks::AgreedHttp2),
+            (Http::Two, false) => Some(Speaks::Http2),
+            (Http::Two, true) => Some(Speaks::AgreedHttp2),
         }
     }
 
     /// Whether connections have streams, if that is known beforehand.
     pub(crate) fn has_streams(&self) -> Option<bool> {
-        match self.speaks() {
+        self.has_streams_over(self.tls.is_some())
+    }
+
+    /// The same of those to a host that is reached over TLS, or is not.
+    pub(crate) fn has_streams_over(&self, tls: bool) -> Option<bool> {
+        match self.speaks_over(tls) {
             None => Some(self.is_quic()),
             Some(Speaks::Either) => None,
             Some(Speaks::Http2 | Speaks::AgreedHttp2) => Some(true),

@@ -67,7 +67,7 @@ pub(super) fn of_thread(hosts: &[HostOfThreads], thread: usize) -> Vec<ThreadHos
 /// Runs a core's part of a plan with several hosts.
 pub(super) fn run(
     part: CorePart,
-    plan: &Plan,
+    plan: &Arc<Plan>,
     board: Arc<Board>,
     others: Vec<ThreadHost>,
 ) -> Result<Outcome, String> {
@@ -75,12 +75,8 @@ pub(super) fn run(
     let parts = others.len() + 1;
     limits.connections = limits.connections.saturating_mul(parts as u32);
     let epoll = Epoll::with_limits(limits).map_err(|e| format!("epoll: {e}"))?;
-    let first = ThreadHost {
-        plan: Arc::new(plan.clone()),
-        route: part.route.clone(),
-        names: part.names.clone(),
-        board,
-    };
+    let first =
+        ThreadHost { plan: Arc::clone(plan), route: part.route.clone(), names: part.names.clone(), board };
     let (mut engines, mut counts) = (Vec::with_capacity(parts), Vec::with_capacity(parts));
     let mut users = None;
     for (number, (host, wire)) in std::iter::once(first).chain(others).zip(divide(epoll, parts)).enumerate() {

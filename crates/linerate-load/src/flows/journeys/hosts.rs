@@ -7,6 +7,7 @@ use super::{JourneyState, Journeys};
 use crate::extract::jar::CookieHost;
 use crate::flows::user::{JourneyUser, UserQueue};
 use crate::plan::Plan;
+use crate::plan::flow::FlowHost;
 use crate::plan::limits::{MAX_GROUP, USER_CONNECTIONS};
 
 /// A host that requests go to, and the users whose next request does.
@@ -27,13 +28,13 @@ pub(super) struct JourneyHost {
 }
 
 impl JourneyHost {
-    /// The target of a plan.
-    pub(super) fn of(plan: &Plan) -> JourneyHost {
-        let authority = plan.target.authority.clone();
+    /// A host of a plan, by its number.
+    pub(super) fn of(plan: &Plan, number: usize) -> JourneyHost {
+        let FlowHost { target, tls, .. } = plan.host(number);
         JourneyHost {
-            cookies: CookieHost::of(&authority, plan.tls.is_some()),
-            authority,
-            streams: plan.has_streams(),
+            cookies: CookieHost::of(&target.authority, tls.is_some()),
+            authority: target.authority,
+            streams: plan.has_streams_over(tls.is_some()),
             due: UserQueue::default(),
             unbound: UserQueue::default(),
             held: Vec::new(),
