@@ -17,38 +17,13 @@ import sys
 import tempfile
 import time
 
-SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
+from two_namespaces import CLIENT, SERVER, cable, clean, shell
+
 NAMESPACES = ("linerate-nginx", "linerate-tests")
 # How long one file may take, seconds.
 PATIENCE = 120
 # How long nginx may take until it serves, on either side, seconds.
 READY = 1.0
-
-
-def shell(line, check=True):
-    return subprocess.run(line, shell=True, check=check, capture_output=True, text=True)
-
-
-def clean():
-    for name in NAMESPACES:
-        shell(f"ip netns del {name}", check=False)
-
-
-def cable():
-    clean()
-    nginx, tests = NAMESPACES
-    for line in (
-        f"ip netns add {nginx}",
-        f"ip netns add {tests}",
-        f"ip link add here netns {nginx} type veth peer name there netns {tests}",
-        f"ip -n {nginx} addr add {SERVER}/24 dev here",
-        f"ip -n {tests} addr add {CLIENT}/24 dev there",
-        f"ip -n {nginx} link set here up",
-        f"ip -n {tests} link set there up",
-        f"ip -n {nginx} link set lo up",
-        f"ip -n {tests} link set lo up",
-    ):
-        shell(line)
 
 
 def copy(suite, to):
@@ -125,7 +100,7 @@ def main():
         folder = pathlib.Path(place)
         folder.chmod(0o755)
         copy(pathlib.Path(suite), folder / "suite")
-        cable()
+        cable(NAMESPACES)
         try:
             for file in files:
                 kernel, names, _ = run(folder / "suite", file, "", folder)
@@ -148,7 +123,7 @@ def main():
                 if differ:
                     print("    " + said.strip().replace("\n", "\n    ")[-1500:], flush=True)
         finally:
-            clean()
+            clean(NAMESPACES)
     return 0 if is_good else 1
 
 

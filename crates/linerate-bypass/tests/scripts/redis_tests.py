@@ -15,38 +15,14 @@ import sys
 import tempfile
 import time
 
-SERVER, CLIENT, PORT = "10.77.0.1", "10.77.0.2", 6379
+from two_namespaces import SERVER, cable, clean, shell
+
+PORT = 6379
 NAMESPACES = ("linerate-redis", "linerate-tests")
 # How long one unit may take, seconds.
 PATIENCE = 900
 # How long redis may take until it serves, seconds.
 READY = 20
-
-
-def shell(line, check=True):
-    return subprocess.run(line, shell=True, check=check, capture_output=True, text=True)
-
-
-def clean():
-    for name in NAMESPACES:
-        shell(f"ip netns del {name}", check=False)
-
-
-def cable():
-    clean()
-    redis, tests = NAMESPACES
-    for line in (
-        f"ip netns add {redis}",
-        f"ip netns add {tests}",
-        f"ip link add here netns {redis} type veth peer name there netns {tests}",
-        f"ip -n {redis} addr add {SERVER}/24 dev here",
-        f"ip -n {tests} addr add {CLIENT}/24 dev there",
-        f"ip -n {redis} link set here up",
-        f"ip -n {tests} link set there up",
-        f"ip -n {redis} link set lo up",
-        f"ip -n {tests} link set lo up",
-    ):
-        shell(line)
 
 
 def run(suite, unit, linerate):
@@ -93,7 +69,7 @@ def main():
     suite, linerate, *units = sys.argv[1:]
     linerate = pathlib.Path(linerate).resolve() / "linerate"
     is_good = True
-    cable()
+    cable(NAMESPACES)
     try:
         for unit in units:
             kernel, end, _, _ = run(suite, unit, None)
@@ -111,7 +87,7 @@ def main():
             if not alike:
                 print(f"    kernel: {end}\n    user space: {our_end}", flush=True)
     finally:
-        clean()
+        clean(NAMESPACES)
     return 0 if is_good else 1
 
 
