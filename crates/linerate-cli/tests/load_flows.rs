@@ -5,9 +5,7 @@ mod apps;
 mod common;
 mod serving;
 
-use std::io::{BufRead, BufReader};
-
-use apps::{app, plan};
+use apps::{answers, app, moved, plan};
 use common::{answering, measured, number, run};
 
 const SHOP: &str = r#"
@@ -375,29 +373,8 @@ fn redirects_are_followed_with_the_cookies_of_each_response() {
     }
 }
 
-/// Answers requests, each with its head and its body.
 fn app_of(answer: impl Fn(&str, &str) -> String + Copy + Send + 'static) -> String {
-    let at = common::server(move |stream| {
-        let mut from = BufReader::new(stream.try_clone().unwrap());
-        loop {
-            let mut head = String::new();
-            while !head.ends_with("\r\n\r\n") {
-                if from.read_line(&mut head).is_ok_and(|n| n == 0) {
-                    return;
-                }
-            }
-            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-            let mut body = vec![0; length.map_or(0, |n| n.parse().unwrap())];
-            std::io::Read::read_exact(&mut from, &mut body).unwrap();
-            let response = answer(&head, &String::from_utf8(body).unwrap());
-            std::io::Write::write_all(&mut &stream, response.as_bytes()).unwrap();
-        }
-    });
-    format!("http://{at}/")
-}
-
-fn moved(status: u16, to: &str) -> String {
-    format!("HTTP/1.1 {status} Moved\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
+    format!("http://{}/", answers(answer))
 }
 
 #[test]
@@ -640,13 +617,10 @@ fn agents_send_flows_together() {
     let Some(nats) = linerate_skips::program("nats-server") else { return };
     let Some(app) = app("python3", "login.py", &[]) else { return };
     let (_folder, path) = plan(SHOP);
-    let folders = [nats.parent().unwrap().to_owned()].into_iter();
-    let inherited = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::join_paths(folders.chain(std::env::split_paths(&inherited))).unwrap();
     for flags in [&[][..], &["--user-rate", "100"]] {
         let all = [&["load", "-q", "--json", "-", "--agents-local", "3", "--plan", &path, &app.url], flags]
             .concat();
-        let output = common::linerate(&all).env("PATH", &folders).output().unwrap();
+        let output = common::linerate_with(&nats, &all).output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{err}");
         let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -662,7 +636,7 @@ fn agents_send_flows_together() {
     let schema = "{\"properties\": {\"owner\": {\"enum\": [\"ann\", \"bob\", \"dora\"]}}}";
     std::fs::write(folder.path().join("items.json"), schema).unwrap();
     let flags = ["load", "-q", "--json", "-", "--agents-local", "3", "--plan", &path, &app.url];
-    let output = common::linerate(&flags).env("PATH", &folders).output().unwrap();
+    let output = common::linerate_with(&nats, &flags).output().unwrap();
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((number(&document, "/requests/expecting"), number(&document, "/requests/met")), (60, 45));
     let cause = "schema items.json: /owner is \"cy\", and must be one of \"ann\", \"bob\", \"dora\"";

@@ -78,11 +78,8 @@ fn agents_run_the_script_of_the_plan() {
     let Some(nats) = linerate_skips::program("nats-server") else { return };
     let Some(server) = app("python3", "signed.py", &[]) else { return };
     let (_folder, path) = hooked(PLAN, SCRIPT);
-    let inherited = std::env::var_os("PATH").unwrap_or_default();
-    let folders = [nats.parent().unwrap().to_owned()].into_iter();
-    let folders = std::env::join_paths(folders.chain(std::env::split_paths(&inherited))).unwrap();
     let flags = ["load", "-q", "--json", "-", "--agents-local", "2", "--plan", &path, &server.url];
-    let output = common::linerate(&flags).env("PATH", &folders).output().unwrap();
+    let output = common::linerate_with(&nats, &flags).output().unwrap();
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(number(&document, "/flows/shop/done"), 20, "{document:#}");
     assert_eq!(number(&document, "/requests/met"), 20);

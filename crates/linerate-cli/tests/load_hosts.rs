@@ -5,43 +5,27 @@ mod apps;
 mod common;
 mod serving;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
-use apps::plan;
+use apps::{answers, moved, plan};
 use common::{measured, number, run};
 use serving::serve;
 
-/// A server that answers each request by its head, and the heads that it saw.
+/// The port of a server that answers each request by its head, and the heads that it saw.
 fn recorded(answer: impl Fn(&str) -> String + Clone + Send + 'static) -> (u16, Arc<Mutex<Vec<String>>>) {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let heads = Arc::clone(&seen);
-    let at = common::server(move |stream| {
-        let mut from = BufReader::new(stream.try_clone().unwrap());
-        loop {
-            let mut head = String::new();
-            while !head.ends_with("\r\n\r\n") {
-                if from.read_line(&mut head).is_ok_and(|n| n == 0) {
-                    return;
-                }
-            }
-            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-            let mut body = vec![0; length.map_or(0, |n| n.parse().unwrap())];
-            from.read_exact(&mut body).unwrap();
-            heads.lock().unwrap().push(head.clone());
-            (&stream).write_all(answer(&head).as_bytes()).unwrap();
-        }
+    let at = answers(move |head, _| {
+        heads.lock().unwrap().push(head.to_owned());
+        answer(head)
     });
     (at.port(), seen)
 }
 
 fn ok(fields: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
-}
-
-fn moved(to: &str, fields: &str) -> String {
-    format!("HTTP/1.1 302 Found\r\n{fields}Location: {to}\r\nContent-Length: 0\r\n\r\n")
 }
 
 /// A shop sends its users to another host to log in, which sends them back with a code. Neither gets the other's cookies
@@ -53,7 +37,7 @@ fn users_log_in_at_another_host_and_come_back() {
     let (shop, at_shop) = recorded(move |head| match head.split(' ').nth(1).unwrap_or_default() {
         "/login" => {
             let to = format!("http://127.0.0.1:{}/authorize?state=s", to_auth.lock().unwrap());
-            moved(&to, "Set-Cookie: shop=1; Path=/\r\n")
+            moved(302, &format!("{to}\r\nSet-Cookie: shop=1; Path=/"))
         }
         "/callback?code=7" => ok("", "{\"code\":7}"),
         "/me" if head.contains("X-Token: t7\r\n") => ok("", "ann"),
@@ -61,7 +45,7 @@ fn users_log_in_at_another_host_and_come_back() {
     });
     let (auth, at_auth) = recorded(move |head| match head.split(' ').nth(1).unwrap_or_default() {
         "/authorize?state=s" => {
-            moved(&format!("http://localhost:{shop}/callback?code=7"), "Set-Cookie: auth=1; Path=/\r\n")
+            moved(302, &format!("http://localhost:{shop}/callback?code=7\r\nSet-Cookie: auth=1; Path=/"))
         }
         "/token?code=7" => ok("", "{\"access_token\":\"t7\"}"),
         other => format!("HTTP/1.1 400 {other}\r\nContent-Length: 0\r\n\r\n"),

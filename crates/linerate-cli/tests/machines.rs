@@ -27,15 +27,11 @@ fn samples(document: &Value) -> u64 {
 #[test]
 fn agents_on_this_machine_send_exactly_the_plan() {
     let Some(program) = nats_server() else { return };
-    let folder = program.parent().unwrap().to_owned();
     let server = serve(&[]);
     let url = format!("http://{}/", server.address);
-    let mut command = common::linerate(&["load", "-q", "--json", "-", "--agents-local", "3", "-c", "12"]);
-    let path = std::env::join_paths(
-        [folder].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
-    );
-    command.args(["--rate", "600", "-d", "3s", &url]).env("PATH", path.unwrap());
-    let output = command.output().unwrap();
+    let args =
+        ["load", "-q", "--json", "-", "--agents-local", "3", "-c", "12", "--rate", "600", "-d", "3s", &url];
+    let output = common::linerate_with(&program, &args).output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{err}");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();

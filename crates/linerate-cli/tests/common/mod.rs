@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,16 @@ pub(crate) fn run(args: &[&str]) -> Said {
         out: String::from_utf8(output.stdout).expect("UTF-8"),
         err: String::from_utf8(output.stderr).expect("UTF-8"),
     }
+}
+
+/// The command with the folder of this program first in PATH.
+pub(crate) fn linerate_with(program: &Path, args: &[&str]) -> Command {
+    let folder = program.parent().expect("a program is in a folder").to_owned();
+    let inherited = std::env::var_os("PATH").expect("there is a PATH");
+    let folders = std::iter::once(folder).chain(std::env::split_paths(&inherited));
+    let mut command = linerate(args);
+    command.env("PATH", std::env::join_paths(folders).expect("folders of PATH"));
+    command
 }
 
 /// Runs `load` with `--json -` and without a live view; the document and the rest.
