@@ -55,7 +55,7 @@ pub(super) fn found(
 /// Of flags that name hosts, those for this one of several.
 pub(super) fn for_host(url: &Url, flags: &mut RouteFlags, resolve: &mut Vec<Resolve>) {
     flags.connect_to.retain(|rule| rule.instead_of(url.host(), url.port()).is_some());
-    resolve.retain(|given| url.is_given(given));
+    resolve.retain(|given| url.place().is_given(given));
 }
 
 /// Whether each flag that names a host is for one of these.
@@ -64,7 +64,7 @@ pub(super) fn for_host(url: &Url, flags: &mut RouteFlags, resolve: &mut Vec<Reso
 /// One is for none of them.
 pub(super) fn check_flags(urls: &[Url], flags: &RouteFlags, resolve: &[Resolve]) -> Result<(), CommandFault> {
     let known = || urls.iter().map(|url| url.authority.as_str()).collect::<Vec<_>>().join(", ");
-    if let Some(given) = resolve.iter().find(|given| !urls.iter().any(|url| url.is_given(given))) {
+    if let Some(given) = resolve.iter().find(|given| !urls.iter().any(|url| url.place().is_given(given))) {
         let message = format!("--resolve names {}:{}, which is no host of the plan", given.host, given.port);
         return Err(CommandFault::input(message).hint(format!("its hosts are {}", known())));
     }

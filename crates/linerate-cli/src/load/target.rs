@@ -105,12 +105,6 @@ impl Url {
         Ok((found.addresses, found.others))
     }
 
-    /// Whether an address given by hand is for it.
-    pub(super) fn is_given(&self, resolve: &Resolve) -> bool {
-        let is_for = resolve.host == "*" || resolve.host.trim_matches(['[', ']']) == self.host;
-        is_for && resolve.port == self.port
-    }
-
     /// Its host and port.
     pub(crate) fn place(&self) -> HostPort<'_> {
         HostPort { host: &self.host, port: self.port, what: "the URL asks for" }
@@ -164,12 +158,16 @@ impl HostPort<'_> {
         Ok(FoundTarget { addresses: kept, others, is_name })
     }
 
+    /// Whether an address given by hand is for it.
+    pub(super) fn is_given(&self, resolve: &Resolve) -> bool {
+        let is_for = resolve.host == "*" || resolve.host.trim_matches(['[', ']']) == self.host;
+        is_for && resolve.port == self.port
+    }
+
     fn resolved_by_hand(&self, resolve: &[Resolve]) -> Result<Option<Vec<SocketAddr>>, CommandFault> {
-        let same = |host: &str| host.trim_matches(['[', ']']) == self.host;
-        let is_for = |host: &str, r: &Resolve| r.port == self.port && (same(&r.host) || r.host == host);
         // As in curl, the last one counts, and * is for hosts that have none of their own.
-        let own = resolve.iter().rev().find(|r| is_for("", r));
-        if let Some(found) = own.or_else(|| resolve.iter().rev().find(|r| is_for("*", r))) {
+        let given = || resolve.iter().rev().filter(|r| self.is_given(r));
+        if let Some(found) = given().find(|r| r.host != "*").or_else(|| given().next()) {
             return Ok(Some(found.addresses.clone()));
         }
         let Some(other) = resolve.first() else { return Ok(None) };
