@@ -43,7 +43,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         }
         if self.orders.one_of_several {
             let opening = &self.pool.opening;
-            let lacks = |users: &Journeys| users.due_by(now) > opening.pending() as usize;
+            let lacks = |users: &Journeys| users.are_more_due(now, opening.pending());
             return self.reach.is_down()
                 || (self.pool.ready() == 0 && self.kinds.journeys().is_some_and(lacks));
         }

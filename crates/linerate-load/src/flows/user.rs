@@ -219,12 +219,12 @@ impl UserQueue {
         }
     }
 
-    /// Users that are due by this time.
-    pub(super) fn due_by(&self, now: Time, users: &[JourneyUser]) -> usize {
-        let is_due = |entry: &&Reverse<(Time, u32, u64)>| {
-            entry.0.0 <= now && users[entry.0.1 as usize].ticket == Some(entry.0.2)
-        };
-        self.0.iter().filter(is_due).count()
+    /// Users that are due by this time, in no order.
+    pub(super) fn due_by(&self, now: Time, users: &[JourneyUser]) -> impl Iterator<Item = u32> {
+        let due = self.0.iter().map(|Reverse(entry)| *entry);
+        let due = due
+            .filter(move |(due, user, ticket)| *due <= now && users[*user as usize].ticket == Some(*ticket));
+        due.map(|(_, user, _)| user)
     }
 
     /// Takes the user that is due first; it holds its ticket on.

@@ -88,11 +88,12 @@ impl Journeys {
         }
     }
 
-    /// Users at this host that are due and have not sent.
-    pub(crate) fn due_by(&self, now: Time) -> usize {
+    /// Whether more users than these are due at this host and have not sent.
+    pub(crate) fn are_more_due(&self, now: Time, than: u32) -> bool {
         let state = self.lock();
         let host = &state.hosts[self.host];
-        host.due.due_by(now, &state.users) + host.unbound.due_by(now, &state.users)
+        let due = host.due.due_by(now, &state.users).chain(host.unbound.due_by(now, &state.users));
+        due.take(than as usize + 1).count() > than as usize
     }
 }
 
