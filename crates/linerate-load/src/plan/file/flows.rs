@@ -240,7 +240,7 @@ impl<'a> PlacedFlows<'a> {
         if hooks == StepHooks::default() {
             return Err(item.error(format!("hooks must be {WHAT}")));
         }
-        let body = ["body", "body_file", "json", "form"].iter().find_map(|key| table.get(key));
+        let body = requests::BODY_KEYS.iter().find_map(|key| table.get(key));
         if let (Some(_), Some(body)) = (&hooks.body, body) {
             return Err(body.error("the script makes the body; leave this one out"));
         }

@@ -293,7 +293,7 @@ fn read_url(item: &Item<'_>) -> Result<String, FileError> {
     let Some((scheme, rest)) = url.split_once("://") else {
         return Err(item.error(format!("{} is no URL; {EXAMPLE}", quoted(url))));
     };
-    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+    if !requests::is_scheme(scheme) {
         return Err(item.error(format!("unknown scheme {}; {EXAMPLE}", quoted(scheme))));
     }
     if rest.is_empty() || rest.starts_with(['/', '?', ':', '#']) {

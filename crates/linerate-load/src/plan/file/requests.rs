@@ -38,7 +38,7 @@ pub(super) const OWN_KEYS: &[&str] = &["name", "weight", "path", "raw"];
 const MADE_KEYS: [&str; 9] =
     ["path", "method", "headers", "user", "compressed", "body", "body_file", "json", "form"];
 
-const BODY_KEYS: [&str; 4] = ["body", "body_file", "json", "form"];
+pub(super) const BODY_KEYS: [&str; 4] = ["body", "body_file", "json", "form"];
 
 /// A request, and where its parts stand.
 #[derive(Debug)]
@@ -194,7 +194,8 @@ fn read_path(item: &Item<'_>) -> Result<(Option<String>, String), FileError> {
     Ok((None, path.to_owned()))
 }
 
-fn is_scheme(text: &str) -> bool {
+/// Whether it is a scheme of HTTP's.
+pub(super) fn is_scheme(text: &str) -> bool {
     text.eq_ignore_ascii_case("http") || text.eq_ignore_ascii_case("https")
 }
 
