@@ -2,8 +2,10 @@
 //! server on one core, client on another.
 
 mod alone;
+mod cable;
 pub(crate) mod client;
 mod contender;
+mod ends;
 pub(crate) mod explain;
 mod figures;
 pub(crate) mod find;
@@ -212,22 +214,29 @@ fn elsewhere(build: impl FnOnce() -> Result<()>) -> Result<Option<bool>> {
     can_have_namespace().then(in_own_namespace).transpose()
 }
 
+/// The words by which a program gets a network of its own. What it starts is numbered apart from the machine's
+/// processes, so that all of it ends with it, and it ends with this process.
+const APART: [&str; 8] =
+    ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--pid", "--kill-child", "--mount-proc"];
+
 fn can_have_namespace() -> bool {
-    let tried = shell::is_root().then(|| shell::program("unshare").args(["--net", "true"]).output());
+    let tried = shell::is_root().then(|| shell::program(APART[0]).args(&APART[1..]).arg("true").output());
     matches!(tried, Some(Ok(out)) if out.status.success())
 }
 
-/// Runs this same command in a network namespace. So the machine's traffic, firewall and
+/// Runs this same command in a network namespace, and ends with it all that it has started. So the machine's traffic, firewall and
 /// connections in TIME-WAIT don't affect the figures, and the port range is wide enough for short
 /// connections.
 fn in_own_namespace() -> Result<bool> {
     const SET_UP: &str = "ip link set lo up && echo 1024 65535 >/proc/sys/net/ipv4/ip_local_port_range && \
-         { ulimit -n 65536 2>/dev/null || true; } && exec \"$@\"";
-    let mut c = Command::new("unshare");
-    c.args(["--net", "sh", "-c", SET_UP, "sh"])
+         { ulimit -n 65536 2>/dev/null || true; } && { \"$@\"; exit $?; }";
+    let mut c = Command::new(APART[0]);
+    // Signals of the terminal do nothing to the first process of a namespace, so that is the shell.
+    c.args(&APART[1..])
+        .args(["sh", "-c", SET_UP, "sh"])
         .arg(std::env::current_exe()?)
         .args(std::env::args_os().skip(1));
-    Ok(c.env(IN_NAMESPACE, "1").status().context("cannot start unshare")?.success())
+    Ok(c.env(IN_NAMESPACE, "1").status().context("cannot start setpriv")?.success())
 }
 
 /// Two measurements at once measure each other: the second waits for the first. Held until dropped.

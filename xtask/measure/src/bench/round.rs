@@ -142,6 +142,22 @@ pub(crate) fn run_all(t: &Tools, s: &LoadScenario, who: &[Contender]) -> Result<
     Ok(all)
 }
 
+/// All rounds of named programs; each run is printed when it has ended.
+pub(crate) fn in_turns(
+    rounds: usize,
+    who: &[&'static str],
+    mut one: impl FnMut(&'static str, usize) -> Result<ProgramRun>,
+) -> Vec<ProgramRun> {
+    let turns =
+        (0..rounds).flat_map(|round| (0..who.len()).map(move |i| (who[(i + round) % who.len()], round)));
+    let run = |(who, round)| {
+        let run = one(who, round).unwrap_or_else(|e| ProgramRun::failed(who, round, format!("{e:#}")));
+        println!("  {}", line(&run));
+        run
+    };
+    turns.map(run).collect()
+}
+
 /// A run in one line.
 pub(crate) fn line(r: &ProgramRun) -> String {
     match &r.fault {

@@ -36,6 +36,18 @@ pub(crate) struct Bare {
     address: SocketAddr,
 }
 
+/// A server behind the wrapper: both end by force when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ServerProcess(pub(crate) Child);
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        // The wrapper's program ends with it.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The server's counts of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerCounts {

@@ -1,23 +1,21 @@
 //! `bench stack`: user-space TCP over AF_XDP compared with the kernel's, both ends on this machine,
 //! over veth in separate namespaces.
 
-mod cable;
 mod scale;
 mod scenario;
 mod serving;
 mod transfer;
 
-use anyhow::{Context, Result, ensure};
-use cable::{CLIENT, Cable, FROM, SERVER};
+use anyhow::{Result, ensure};
 use scale::{SCALES, ScaleScenario};
 use scenario::{LOAD_EPOLL, NGINX, PORT, SCENARIOS, StackScenario};
 use serde_json::Value;
 use serving::{GRACE_S, start};
 
-use super::figures::{median, of_program};
-use super::round::{ProgramRun, line, measured};
-use super::scenario::Figure;
-use super::table::{TablePage, as_table, thousands};
+use super::cable::{CLIENT, Cable, FROM, SERVER};
+use super::ends::{BusyCores, HEAD, row};
+use super::round::{ProgramRun, in_turns, measured};
+use super::table::{TablePage, as_table};
 use super::{CommonBenchOptions, Tools, alone_on_this_machine, build_released, chosen, circumstances};
 use super::{in_own_namespace, outside, typed};
 use xtask::shell;
@@ -75,25 +73,12 @@ pub(crate) fn run(options: &StackBenchOptions) -> Result<bool> {
 
 /// Many requests: all rounds, and what came out.
 fn in_turns_of(tools: &Tools, cable: &Cable, s: &StackScenario) -> (String, Vec<ProgramRun>) {
-    let mut runs = Vec::new();
-    for round in 0..tools.rounds {
-        for i in 0..s.who.len() {
-            let who = s.who[(i + round) % s.who.len()];
-            if who == NGINX && shell::find("nginx").is_none() {
-                println!("  nginx is not installed: left out");
-                continue;
-            }
-            let run = one(tools, cable, s, who, round)
-                .unwrap_or_else(|e| ProgramRun::failed(who, round, format!("{e:#}")));
-            println!("  {}", line(&run));
-            runs.push(run);
-        }
-    }
-    let head = format!(
-        "| {} | requests/s | CPU of both cores, us per request | server core | client core |",
-        s.what
-    );
-    (as_table(&head, &s.who.iter().map(|who| row(who, &runs)).collect::<Vec<_>>()), runs)
+    let (there, absent): (Vec<&str>, Vec<&str>) =
+        s.who.iter().partition(|who| **who != NGINX || shell::find("nginx").is_some());
+    absent.iter().for_each(|who| println!("  {who} is not installed: left out"));
+    let runs = in_turns(tools.rounds, &there, |who, round| one(tools, cable, s, who, round));
+    let rows: Vec<String> = s.who.iter().map(|who| format!("{} |", row(who, &runs))).collect();
+    (as_table(&format!("| {} | {HEAD} |", s.what), &rows), runs)
 }
 
 /// The paired scenarios, and those of scale.
@@ -105,16 +90,6 @@ fn wanted(only: &[String]) -> Result<(Vec<&'static StackScenario>, Vec<&'static 
         if all || !in_turns.is_empty() { chosen(&in_turns, SCENARIOS, |s| s.name)? } else { Vec::new() };
     let scales = if all || !large.is_empty() { chosen(&large, SCALES, |s| s.name)? } else { Vec::new() };
     Ok((scenarios, scales))
-}
-
-fn row(who: &str, runs: &[ProgramRun]) -> String {
-    let Some(rate) = of_program(runs, who, Figure::Rate) else { return format!("| {who} | - | - | - | - |") };
-    let good = || runs.iter().filter(|r| r.program == who && r.fault.is_none());
-    let busy =
-        |of: fn(&ProgramRun) -> f64| median(&good().map(of).collect::<Vec<_>>()).unwrap_or(0.0) * 100.0;
-    let cpu = of_program(runs, who, Figure::Cpu).unwrap_or(0.0);
-    let (server, client) = (busy(|r| r.server_busy), busy(|r| r.client_busy));
-    format!("| {who} | {} | {cpu:.2} | {server:.0} % | {client:.0} % |", thousands(rate))
 }
 
 fn one(t: &Tools, cable: &Cable, s: &StackScenario, who: &'static str, round: usize) -> Result<ProgramRun> {
@@ -139,9 +114,9 @@ fn one(t: &Tools, cable: &Cable, s: &StackScenario, who: &'static str, round: us
     let path = if who == NGINX { String::new() } else { format!("bytes/{}", s.body) };
     flags += &format!(" http://{}:{PORT}/{path}", SERVER.1);
     command.extend(flags.split(' ').map(str::to_owned));
-    let before = [busy_s(t.cores[0])?, busy_s(t.cores[1])?];
+    let before = BusyCores::now(t)?;
     let (_, cost) = measured(t, &command, t.seconds + GRACE_S, dir.path())?;
-    let busy = [busy_s(t.cores[0])? - before[0], busy_s(t.cores[1])? - before[1]];
+    let busy = BusyCores::now(t)?.since(before);
     let outcome: Value = serde_json::from_str(&std::fs::read_to_string(json)?)?;
     let n = |pointer: &str| outcome.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0);
     let answered = n("/requests/answered");
@@ -151,11 +126,10 @@ fn one(t: &Tools, cable: &Cable, s: &StackScenario, who: &'static str, round: us
         rate: n("/rate_rps"),
         answered: answered as u64,
         server_requests: None,
-        // Of both ends together: on veth the receiver's network work is done on the sender's core.
-        cpu_us: (busy[0] + busy[1]) * 1e6 / answered.max(1.0),
+        cpu_us: busy.each_us(answered),
         p99_us: None,
-        server_busy: busy[0] / cost.wall_s,
-        client_busy: busy[1] / cost.wall_s,
+        server_busy: busy.server_s / cost.wall_s,
+        client_busy: busy.client_s / cost.wall_s,
         waited: cost.delay_s / cost.wall_s,
         max_rss_kb: cost.max_rss_kb,
         fault: fault(s, &n),
@@ -173,15 +147,4 @@ fn fault(s: &StackScenario, n: &impl Fn(&str) -> f64) -> Option<String> {
     let units = if s.per_connection == 0 { n("/requests/answered") } else { opened };
     let again = n("/tcp/retransmits");
     (again > units * SENT_AGAIN).then(|| format!("{again} segments sent again in {units} exchanges"))
-}
-
-/// The time a core was busy since the machine started, seconds.
-fn busy_s(core: usize) -> Result<f64> {
-    let text = std::fs::read_to_string("/proc/stat")?;
-    let name = format!("cpu{core} ");
-    let fields = text.lines().find_map(|l| l.strip_prefix(&name)).context("no such core")?;
-    let ticks: Vec<u64> = fields.split_whitespace().filter_map(|f| f.parse().ok()).collect();
-    ensure!(ticks.len() >= 7, "/proc/stat has no times");
-    // user, nice, system, irq, softirq; clock ticks are 10 ms everywhere Linux runs.
-    Ok((ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6]) as f64 / 100.0)
 }

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::cable::{CLIENT, Cable, FROM, SERVER};
 use super::scenario::XDP;
 use super::scenario::{BODY, PORT};
-use super::serving::{GRACE_S, StackServer, start};
+use super::serving::{GRACE_S, start};
 use crate::bench::Tools;
 use crate::bench::alone::AloneFinding;
+use crate::bench::cable::{CLIENT, Cable, FROM, SERVER};
 use crate::bench::round::measured;
+use crate::bench::server::ServerProcess;
 use crate::bench::table::{TablePage, as_table, thousands};
 
 /// Connections open at once.
@@ -129,12 +130,12 @@ fn load(t: &Tools, from: std::ops::RangeInclusive<u64>, flags: &str) -> Vec<Stri
 }
 
 /// A client that goes when this goes.
-fn client(t: &Tools, dir: &Path, flags: &str) -> Result<StackServer> {
+fn client(t: &Tools, dir: &Path, flags: &str) -> Result<ServerProcess> {
     let mut c = Command::new(&t.raw);
     c.args(["run", "--core", &t.cores[1].to_string(), "--limit-s", "60", "--out"]);
     c.arg(dir.join("cost.json")).arg("--").args(load(t, 250..=252, flags));
     let c = c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(StackServer(c.spawn().context("cannot start the client")?))
+    Ok(ServerProcess(c.spawn().context("cannot start the client")?))
 }
 
 /// Both ends' memory with `connections` connections open, kB. Some of them carry requests meanwhile, as some

@@ -2,15 +2,15 @@
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::cable::{Cable, SERVER};
 use super::scenario::{EPOLL, NGINX, PORT, URING};
 use crate::bench::Tools;
-use crate::bench::server::wrapper;
+use crate::bench::cable::{Cable, SERVER};
+use crate::bench::server::{ServerProcess, wrapper};
 use xtask::nginx::{LONGEST_WORD, configuration, hello};
 use xtask::shell;
 
@@ -18,18 +18,8 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 /// Beyond the planned time a client gets this long to end by itself, seconds.
 pub(super) const GRACE_S: f64 = 15.0;
 
-/// A server in its namespace; it goes when this goes.
-pub(super) struct StackServer(pub(super) Child);
-
-impl Drop for StackServer {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Starts it, and waits until it accepts connections.
-pub(super) fn start(t: &Tools, cable: &Cable, who: &str, body: usize, dir: &Path) -> Result<StackServer> {
+pub(super) fn start(t: &Tools, cable: &Cable, who: &str, body: usize, dir: &Path) -> Result<ServerProcess> {
     let at = SocketAddr::new(SERVER.1.parse()?, PORT);
     let mut words: Vec<String> = cable.enter().collect();
     words.extend(wrapper(t, dir));
@@ -62,7 +52,7 @@ pub(super) fn start(t: &Tools, cable: &Cable, who: &str, body: usize, dir: &Path
         std::thread::sleep(Duration::from_millis(20));
     }
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut serving = StackServer(command.spawn().context("cannot start the server")?);
+    let mut serving = ServerProcess(command.spawn().context("cannot start the server")?);
     while TcpStream::connect_timeout(&at, Duration::from_millis(200)).is_err() {
         if let Some(status) = serving.0.try_wait()? {
             bail!("{who} ended at once: {status}");
