@@ -41,6 +41,8 @@ enum BenchCommand {
     Machines(bench::machines::MachinesBenchOptions),
     /// TCP in user space (`--io xdp`) against the kernel's, over veth in namespaces of its own, in turns (takes root).
     Stack(bench::stack::StackBenchOptions),
+    /// nginx and redis, unchanged, on TCP in user space against the same on the kernel's, in turns (takes root).
+    Bypass(bench::bypass::BypassBenchOptions),
     /// `linerate explain` against each cause made on purpose, and against healthy servers (takes root).
     Explain(bench::explain::ExplainBenchOptions),
     /// `linerate load`, wrk, k6, hey and h2load against servers that misbehave and count what they did.
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         MeasureCommand::Bench(BenchCommand::Pcap(options)) => bench::pcap::run(&options),
         MeasureCommand::Bench(BenchCommand::Find(options)) => bench::find::run(&options),
         MeasureCommand::Bench(BenchCommand::Stack(options)) => bench::stack::run(&options),
+        MeasureCommand::Bench(BenchCommand::Bypass(options)) => bench::bypass::run(&options),
         MeasureCommand::Bench(BenchCommand::Explain(options)) => return bench::explain::main(&options),
         MeasureCommand::Net(net) => return net::main(&net),
     };

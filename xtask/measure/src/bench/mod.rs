@@ -2,6 +2,7 @@
 //! server on one core, client on another.
 
 mod alone;
+pub(crate) mod bypass;
 mod cable;
 pub(crate) mod client;
 mod contender;

@@ -57,6 +57,11 @@ impl TablePage {
         self.json.push(json!({ "scenario": name, "what": what, "ratios": ratios, "runs": runs }));
     }
 
+    /// Adds what else was counted in a scenario's runs.
+    pub(crate) fn add_counts(&mut self, name: &str, counts: Value) {
+        self.json.push(json!({ "scenario": name, "counts": counts }));
+    }
+
     /// Adds free text.
     pub(crate) fn add_block(&mut self, markdown: String) {
         self.blocks.push(markdown);
