@@ -18,6 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 struct WatchedChild {
     run_delay_ns: u64,
     rss_kb: Vec<(f64, u64)>,
+    cpu_s: Vec<(f64, f64)>,
 }
 
 /// Runs what follows `--`; writes its cost as JSON to `--out`. Uses a session of its own and raises
@@ -35,12 +36,12 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<()> {
     command.args(arguments);
     // SAFETY: between fork and exec it only makes system calls: no allocation, no lock.
     unsafe { command.pre_exec(move || prepare(core)) };
-    let start = Instant::now();
+    let (start, start_us) = (Instant::now(), sys::now_us());
     let mut child = command.spawn().with_context(|| format!("cannot start {program}"))?;
     let pid = child.id();
     let (mut watched, mut timed_out) = (WatchedChild::default(), false);
     let (status, usage) = loop {
-        look(pid, start.elapsed(), &mut watched);
+        look(pid, start, &mut watched);
         if let Some(end) = sys::reap(pid)? {
             break end;
         }
@@ -52,10 +53,11 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<()> {
     };
     let status = ExitStatus::from_raw(status);
     let report = json!({
-        "exit": status.code(), "signal": status.signal(), "timed_out": timed_out,
+        "start_us": start_us, "exit": status.code(), "signal": status.signal(), "timed_out": timed_out,
         "wall_s": start.elapsed().as_secs_f64(),
         "user_s": sys::seconds(usage.ru_utime), "sys_s": sys::seconds(usage.ru_stime),
         "max_rss_kb": usage.ru_maxrss, "run_delay_s": watched.run_delay_ns as f64 / 1e9, "rss_kb": watched.rss_kb,
+        "cpu_over_time_s": watched.cpu_s,
     });
     std::fs::write(&out, report.to_string()).with_context(|| format!("cannot write {out}"))
 }
@@ -68,8 +70,12 @@ fn prepare(core: Option<usize>) -> std::io::Result<()> {
     core.map_or(Ok(()), sys::pin)
 }
 
-/// Adds up how long the program's threads were runnable without a CPU, and records its memory.
-fn look(pid: u32, at: Duration, into: &mut WatchedChild) {
+/// Adds up how long the program's threads were runnable without a CPU, and records its CPU time and memory.
+fn look(pid: u32, start: Instant, into: &mut WatchedChild) {
+    let at = start.elapsed();
+    if let Ok(cpu) = sys::cpu_seconds_of(pid) {
+        into.cpu_s.push((at.as_secs_f64(), cpu));
+    }
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return };
     let delays = tasks.flatten().filter_map(|t| {
         let text = std::fs::read_to_string(t.path().join("schedstat")).ok()?;

@@ -47,6 +47,7 @@ fn serve(words: impl Iterator<Item = String>) -> Result<()> {
     let known = [
         "listen",
         "body",
+        "response",
         "close-after",
         "stall-ms",
         "stall-every-ms",
@@ -63,9 +64,16 @@ fn serve(words: impl Iterator<Item = String>) -> Result<()> {
         (None, None) => None,
         _ => bail!("--stall-ms and --stall-every-ms go together, the first below the second"),
     };
+    let content = match a.maybe::<String>("response")? {
+        Some(file) => {
+            let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+            server::RawContent::given(&text).with_context(|| file)?
+        }
+        None => server::RawContent::text(a.or("body", 13)?),
+    };
     let options = server::RawServerOptions {
         listen: a.or("listen", SocketAddrV4::new([127, 0, 0, 1].into(), 0))?,
-        body: a.or("body", 13)?,
+        content,
         close_after: a.maybe("close-after")?,
         stall,
         wait: a.maybe("wait-ms")?.map(Duration::from_millis),
@@ -80,7 +88,7 @@ fn serve(words: impl Iterator<Item = String>) -> Result<()> {
     let seen = server.run()?;
     print_line(&json!({
         "requests": seen.requests, "connections": seen.connections, "first_us": seen.first_us,
-        "last_us": seen.last_us, "stalls_us": seen.stalls, "cpu_s": sys::cpu_seconds(),
+        "last_us": seen.last_us, "stalls_us": seen.stalls, "ticks_us": seen.ticks, "cpu_s": sys::cpu_seconds(),
     }))
 }
 

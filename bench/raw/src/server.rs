@@ -29,6 +29,10 @@ const COPY_BELOW: usize = 4 << 10;
 /// Connections accepted before open ones get their turn.
 const ACCEPTS: usize = 64;
 
+/// How often the server notes how many requests it had, and how many notes it keeps.
+const TICK_US: u64 = 50_000;
+const TICKS: usize = 20_000;
+
 /// Longest wait, after which the loop checks whether it should stop.
 const WAIT: Duration = Duration::from_millis(100);
 
@@ -44,8 +48,8 @@ const STDIN: u64 = u64::MAX - 1;
 pub struct RawServerOptions {
     /// The listening address; port 0 picks one.
     pub listen: SocketAddrV4,
-    /// Bytes of body in each response.
-    pub body: usize,
+    /// The fields and the body of each response.
+    pub content: RawContent,
     /// Closes a connection after this many responses, as nginx does (`keepalive_requests`).
     pub close_after: Option<u64>,
     /// Stalls for the first time, once in each of the second (counted from the first request).
@@ -58,6 +62,39 @@ pub struct RawServerOptions {
     pub spin: bool,
     /// Stops when standard input ends, and so with the process that started it.
     pub until_stdin_ends: bool,
+}
+
+/// What is the same in all responses.
+#[derive(Clone, Debug)]
+pub struct RawContent {
+    /// Header fields, each with its line end.
+    fields: String,
+    /// The text that the body repeats.
+    text: Vec<u8>,
+    /// Bytes of the body.
+    body: usize,
+}
+
+impl RawContent {
+    /// A text of this many bytes.
+    pub fn text(body: usize) -> RawContent {
+        RawContent { fields: "Content-Type: text/plain\r\n".into(), text: TEXT.into(), body }
+    }
+
+    /// Header fields, an empty line and a body of at most 4,095 bytes.
+    ///
+    /// # Errors
+    /// There is no empty line, or the body is too long.
+    pub fn given(file: &str) -> io::Result<RawContent> {
+        let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let (fields, body) =
+            file.split_once("\n\n").ok_or_else(|| wrong("fields, an empty line and a body are needed"))?;
+        if body.is_empty() || body.len() >= COPY_BELOW {
+            return Err(wrong("the body must have 1 to 4,095 bytes"));
+        }
+        let fields = fields.lines().map(|line| format!("{line}\r\n")).collect();
+        Ok(RawContent { fields, text: body.into(), body: body.len() })
+    }
 }
 
 /// Counters of the server.
@@ -73,6 +110,8 @@ pub struct RawServerCounts {
     pub last_us: u64,
     /// Stalls: from, to.
     pub stalls: Vec<(u64, u64)>,
+    /// How many requests had come when, microseconds of the same clock.
+    pub ticks: Vec<(u64, u64)>,
 }
 
 /// The same response repeated, so that any number of responses is a few slices of memory.
@@ -92,16 +131,18 @@ struct RepeatedResponse {
 }
 
 impl RepeatedResponse {
-    fn new(connection: &str, body: usize) -> io::Result<RepeatedResponse> {
+    fn new(connection: &str, content: &RawContent) -> io::Result<RepeatedResponse> {
+        let RawContent { fields, text, body } = content;
+        let body = *body;
         // What an origin server must send (RFC 9110 section 6.6.1) and every real one sends: no
         // leaner than real servers.
         let mut bytes = format!(
-            "HTTP/1.1 200 OK\r\nServer: bare\r\nDate: {}\r\nContent-Type: text/plain\r\nContent-Length: {body}\r\n{connection}\r\n",
+            "HTTP/1.1 200 OK\r\nServer: bare\r\nDate: {}\r\n{fields}Content-Length: {body}\r\n{connection}\r\n",
             httpdate::fmt_http_date(SystemTime::now())
         )
         .into_bytes();
         let (head, block) = (bytes.len(), if body > BLOCK { BLOCK } else { 0 });
-        bytes.extend(TEXT.iter().cycle().take(body.min(BLOCK)));
+        bytes.extend(text.iter().cycle().take(body.min(BLOCK)));
         let len = head + body;
         if block == 0 {
             bytes = bytes.repeat(WRITE / len + 1);
@@ -144,11 +185,11 @@ struct RawResponses {
 }
 
 impl RawResponses {
-    fn new(body: usize) -> io::Result<RawResponses> {
+    fn new(content: &RawContent) -> io::Result<RawResponses> {
         Ok(RawResponses {
-            keep: RepeatedResponse::new("", body)?,
-            keep_and_say: RepeatedResponse::new("Connection: keep-alive\r\n", body)?,
-            close: RepeatedResponse::new("Connection: close\r\n", body)?,
+            keep: RepeatedResponse::new("", content)?,
+            keep_and_say: RepeatedResponse::new("Connection: keep-alive\r\n", content)?,
+            close: RepeatedResponse::new("Connection: close\r\n", content)?,
             second: sys::now_us() / 1_000_000,
         })
     }
@@ -227,7 +268,7 @@ impl RawServer {
         if options.until_stdin_ends {
             epoll.add(0, libc::EPOLLIN, STDIN)?;
         }
-        let answers = RawResponses::new(options.body)?;
+        let answers = RawResponses::new(&options.content)?;
         let server = RawServer {
             waiting: options.wait.map(DelayedResponses::new),
             options,
@@ -259,7 +300,7 @@ impl RawServer {
             let now = sys::now_us();
             if now / 1_000_000 != self.answers.second {
                 // Lengths do not change, so a partly sent response continues in the new one.
-                self.answers = RawResponses::new(self.options.body)?;
+                self.answers = RawResponses::new(&self.options.content)?;
             }
             self.maybe_stall(now);
             let before = self.seen.requests;
@@ -310,6 +351,10 @@ impl RawServer {
             }
         }
         self.seen.last_us = now;
+        let ticks = &mut self.seen.ticks;
+        if ticks.len() < TICKS && ticks.last().is_none_or(|(at, _)| now >= at + TICK_US) {
+            ticks.push((now, self.seen.requests));
+        }
     }
 
     fn maybe_stall(&mut self, now: u64) {

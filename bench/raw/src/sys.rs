@@ -240,6 +240,19 @@ pub fn cpu_seconds() -> f64 {
     seconds(u.ru_utime) + seconds(u.ru_stime)
 }
 
+/// CPU time of another process so far, user and system, with those of its threads that have ended, seconds.
+pub fn cpu_seconds_of(pid: u32) -> io::Result<f64> {
+    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: `clock` lives through the call.
+    let failed = unsafe { libc::clock_getcpuclockid(pid as i32, &mut clock) };
+    if failed != 0 {
+        return Err(io::Error::from_raw_os_error(failed));
+    }
+    // SAFETY: `time` lives through the call.
+    check(i64::from(unsafe { libc::clock_gettime(clock, &mut time) }))?;
+    Ok(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
+}
+
 /// A timeval as seconds.
 pub fn seconds(t: libc::timeval) -> f64 {
     t.tv_sec as f64 + t.tv_usec as f64 / 1e6
