@@ -47,6 +47,8 @@ enum BenchCommand {
     Explain(bench::explain::ExplainBenchOptions),
     /// `linerate load`, wrk, k6, hey and h2load against servers that misbehave and count what they did.
     Truth(bench::truth::TruthBenchOptions),
+    /// Flows and k6 scripts of linerate against k6 and Locust, in turns.
+    Flows(bench::flows::FlowBenchOptions),
     /// `linerate explain --pcap` against tshark, in turns.
     Pcap(bench::pcap::PcapBenchOptions),
     /// `linerate load --find` against servers of known capacity on loopback.
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         MeasureCommand::Bench(BenchCommand::H2(options)) => bench::h2::run(&options),
         MeasureCommand::Bench(BenchCommand::Machines(options)) => bench::machines::run(&options),
         MeasureCommand::Bench(BenchCommand::Truth(options)) => bench::truth::run(&options),
+        MeasureCommand::Bench(BenchCommand::Flows(options)) => bench::flows::run(&options),
         MeasureCommand::Bench(BenchCommand::Pcap(options)) => bench::pcap::run(&options),
         MeasureCommand::Bench(BenchCommand::Find(options)) => bench::find::run(&options),
         MeasureCommand::Bench(BenchCommand::Stack(options)) => bench::stack::run(&options),

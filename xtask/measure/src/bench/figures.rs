@@ -31,6 +31,8 @@ pub(crate) fn figure(run: &ProgramRun, f: Figure) -> f64 {
         Figure::Rate => run.rate,
         Figure::Cpu => run.cpu_us,
         Figure::P99 => run.p99_us.unwrap_or(f64::NAN),
+        Figure::PerCore => 1e6 / run.cpu_us,
+        Figure::Memory => run.user_kb.unwrap_or(f64::NAN),
     }
 }
 
@@ -63,10 +65,7 @@ pub(crate) fn ratio(runs: &[ProgramRun], ours: &str, theirs: &str, f: Figure) ->
 
 /// Whether a ratio is what is wanted.
 pub(crate) fn reached(want: &Want, r: &Ratio) -> bool {
-    match want.figure {
-        Figure::Rate => r.median >= want.limit,
-        Figure::Cpu | Figure::P99 => r.median <= want.limit,
-    }
+    if want.figure.more_is_better() { r.median >= want.limit } else { r.median <= want.limit }
 }
 
 #[cfg(test)]
@@ -82,6 +81,7 @@ mod tests {
             server_requests: None,
             cpu_us: 1.0,
             p99_us: None,
+            user_kb: None,
             server_busy: 0.0,
             client_busy: 0.0,
             waited: 0.0,

@@ -10,6 +10,7 @@ mod ends;
 pub(crate) mod explain;
 mod figures;
 pub(crate) mod find;
+pub(crate) mod flows;
 pub(crate) mod h2;
 pub(crate) mod machines;
 pub(crate) mod pcap;
@@ -77,8 +78,14 @@ pub(crate) struct LoadBenchOptions {
 
 impl Tools {
     fn new(common: &CommonBenchOptions, flags: &str, spin: bool) -> Result<Tools> {
+        Tools::built("release", common, flags, spin)
+    }
+
+    /// Those that were built with this profile.
+    fn built(profile: &str, common: &CommonBenchOptions, flags: &str, spin: bool) -> Result<Tools> {
         ensure!(common.rounds > 0 && common.seconds > 0.0, "at least one round of more than no time");
-        let bin = |name: &str| shell::target_dir().join("release").join(name);
+        let folder = shell::target_dir().join(if profile == "dev" { "debug" } else { profile });
+        let bin = |name: &str| folder.join(name);
         let cpus = std::thread::available_parallelism()?.get();
         if cpus < 2 {
             println!("warning: only one core: server and client share it, and no figure here means much");
@@ -200,8 +207,13 @@ const WITH_PEERS: [&str; 3] = ["linerate-cli", "linerate-bench-raw", "linerate-b
 
 /// Builds packages as they are released.
 fn build_released(packages: &[&str]) -> Result<()> {
+    build_with("release", packages)
+}
+
+/// Builds packages with a profile of Cargo.toml.
+fn build_with(profile: &str, packages: &[&str]) -> Result<()> {
     let mut cargo = shell::cargo();
-    cargo.args(["build", "--release", "--quiet"]);
+    cargo.args(["build", "--profile", profile, "--quiet"]);
     shell::run(cargo.args(packages.iter().flat_map(|package| ["-p", package])))
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct ProgramRun {
     pub(crate) cpu_us: f64,
     /// Latency that 99 % did not exceed, where it is measured, microseconds.
     pub(crate) p99_us: Option<f64>,
+    /// Resident memory that a user adds, where it is measured, kB.
+    pub(crate) user_kb: Option<f64>,
     /// The server's processor time as a share of the run.
     pub(crate) server_busy: f64,
     /// The client's.
@@ -63,6 +65,7 @@ impl ProgramRun {
             server_requests,
             cpu_us,
             p99_us: None,
+            user_kb: None,
             server_busy,
             client_busy,
             waited,
@@ -87,6 +90,7 @@ impl ProgramRun {
             server_requests: seen.requests,
             cpu_us: cost.cpu_s * 1e6 / said.answered.max(1) as f64,
             p99_us: None,
+            user_kb: None,
             server_busy: seen.cpu_s / cost.wall_s,
             client_busy: cost.cpu_s / cost.wall_s,
             waited: cost.delay_s / cost.wall_s,
@@ -124,6 +128,10 @@ pub(crate) struct ProgramCost {
     pub(crate) max_rss_kb: u64,
     /// Resident memory over time: seconds, kB.
     pub(crate) rss_kb: Vec<(f64, u64)>,
+    /// Processor time over time: seconds, seconds.
+    pub(crate) cpu_over_time_s: Vec<(f64, f64)>,
+    /// When it was started, microseconds of the clock of the bare server.
+    pub(crate) start_us: u64,
 }
 
 /// All rounds of a scenario.
@@ -229,12 +237,15 @@ pub(crate) fn measured(
     anyhow::ensure!(v["exit"] == 0, "ended with {} (signal {}): {errors}", v["exit"], v["signal"]);
     let n = |name: &str| v[name].as_f64().unwrap_or(0.0);
     let rss = v["rss_kb"].as_array().into_iter().flatten();
+    let cpu = v["cpu_over_time_s"].as_array().into_iter().flatten();
     let cost = ProgramCost {
         cpu_s: n("user_s") + n("sys_s"),
         wall_s: n("wall_s"),
         delay_s: n("run_delay_s"),
         max_rss_kb: v["max_rss_kb"].as_u64().unwrap_or(0),
         rss_kb: rss.filter_map(|p| Some((p[0].as_f64()?, p[1].as_u64()?))).collect(),
+        cpu_over_time_s: cpu.filter_map(|p| Some((p[0].as_f64()?, p[1].as_f64()?))).collect(),
+        start_us: v["start_us"].as_u64().unwrap_or(0),
     };
     Ok((String::from_utf8_lossy(&out.stdout).into_owned(), cost))
 }

@@ -70,6 +70,17 @@ pub(crate) enum Figure {
     Cpu,
     /// Latency that 99 % of the requests did not exceed: less is better.
     P99,
+    /// Requests per second of a core's time that the program used: more is better.
+    PerCore,
+    /// Memory that a user adds: less is better.
+    Memory,
+}
+
+impl Figure {
+    /// Whether a target is the least that a ratio may be; otherwise it is the most.
+    pub(crate) fn more_is_better(self) -> bool {
+        matches!(self, Figure::Rate | Figure::PerCore)
+    }
 }
 
 /// The better of the two raw clients: targets against it are pass/fail, those against a peer are

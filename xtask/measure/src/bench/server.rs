@@ -59,6 +59,12 @@ pub(crate) struct ServerCounts {
     pub(crate) cpu_s: f64,
     /// When the first request came, microseconds of its clock.
     pub(crate) first_us: u64,
+    /// When the last request came, on the same clock.
+    pub(crate) last_us: u64,
+    /// Connections that it accepted.
+    pub(crate) connections: u64,
+    /// How many requests had come when, on the same clock.
+    pub(crate) ticks_us: Vec<(u64, u64)>,
     /// When it stalled, on the same clock.
     pub(crate) stalls_us: Vec<(u64, u64)>,
 }
@@ -122,13 +128,19 @@ impl BenchServer {
                 drop(b.stdin.take());
                 let last = line(&mut b.stdout)?;
                 b.child.wait()?;
-                let pairs = last["stalls_us"].as_array().into_iter().flatten();
+                let pairs = |name: &str| {
+                    let all = last[name].as_array().into_iter().flatten();
+                    all.filter_map(|p| Some((p[0].as_u64()?, p[1].as_u64()?))).collect()
+                };
                 Ok(ServerCounts {
                     posts: Vec::new(),
                     requests: last["requests"].as_u64(),
                     cpu_s: last["cpu_s"].as_f64().unwrap_or(0.0),
                     first_us: last["first_us"].as_u64().unwrap_or(0),
-                    stalls_us: pairs.filter_map(|p| Some((p[0].as_u64()?, p[1].as_u64()?))).collect(),
+                    last_us: last["last_us"].as_u64().unwrap_or(0),
+                    connections: last["connections"].as_u64().unwrap_or(0),
+                    ticks_us: pairs("ticks_us"),
+                    stalls_us: pairs("stalls_us"),
                 })
             }
         }

@@ -74,7 +74,7 @@ impl TablePage {
 
     fn add_want(&mut self, what: &str, w: &Want, r: Option<&Ratio>, runs: &[ProgramRun]) {
         let whom = if w.against == RAW { better_raw(runs).unwrap_or(RAW) } else { w.against };
-        let sign = if w.figure == Figure::Rate { ">=" } else { "<=" };
+        let sign = if w.figure.more_is_better() { ">=" } else { "<=" };
         let whose = if w.ours == "linerate" { String::new() } else { format!(" of {}", w.ours) };
         let wanted = format!("{}{whose} {sign} {} x {whom}", figure_name(w.figure), w.limit);
         let Some(r) = r else {
@@ -147,6 +147,8 @@ fn figure_name(f: Figure) -> &'static str {
         Figure::Rate => "rate",
         Figure::Cpu => "CPU",
         Figure::P99 => "p99",
+        Figure::PerCore => "requests per core",
+        Figure::Memory => "memory per user",
     }
 }
 

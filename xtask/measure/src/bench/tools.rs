@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+/// Variables by which programs would send to a proxy: all that is measured is on loopback.
+pub(crate) const PROXY_VARIABLES: [&str; 4] = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
+
 /// The programs that are measured and those that measure.
 #[derive(Clone, Debug)]
 pub(crate) struct Tools {

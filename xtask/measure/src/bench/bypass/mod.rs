@@ -148,6 +148,7 @@ fn seen(
         server_requests: served.requests,
         cpu_us: busy.each_us(said.answered as f64),
         p99_us: None,
+        user_kb: None,
         server_busy: busy.server_s / cost.wall_s,
         client_busy: busy.client_s / cost.wall_s,
         waited: cost.delay_s / cost.wall_s,

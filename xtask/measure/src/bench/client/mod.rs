@@ -194,6 +194,7 @@ fn one(
         server_requests: seen.requests,
         cpu_us: cost.cpu_s * 1e6 / said.answered.max(1) as f64,
         p99_us: said.p99_us.filter(|p99| *p99 > 0.0),
+        user_kb: None,
         server_busy: seen.cpu_s / cost.wall_s,
         client_busy: cost.cpu_s / cost.wall_s,
         waited: cost.delay_s / cost.wall_s,

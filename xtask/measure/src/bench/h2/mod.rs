@@ -308,6 +308,7 @@ fn one(
         server_requests: None,
         cpu_us: if of_server { server_s } else { cost.cpu_s } * 1e6 / said.answered as f64,
         p99_us: None,
+        user_kb: None,
         server_busy: server_s / cost.wall_s,
         client_busy: cost.cpu_s / cost.wall_s,
         waited: cost.delay_s / cost.wall_s,

@@ -88,6 +88,7 @@ pub(super) fn run(
         server_requests: None,
         cpu_us: cpu_s * 1e6 / said.answered.max(1) as f64,
         p99_us: None,
+        user_kb: None,
         server_busy: cpu_s / cost.wall_s,
         client_busy: cost.cpu_s / cost.wall_s,
         // A server's threads also wait for each other. Another program runs only while none of them

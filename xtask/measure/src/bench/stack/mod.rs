@@ -128,6 +128,7 @@ fn one(t: &Tools, cable: &Cable, s: &StackScenario, who: &'static str, round: us
         server_requests: None,
         cpu_us: busy.each_us(answered),
         p99_us: None,
+        user_kb: None,
         server_busy: busy.server_s / cost.wall_s,
         client_busy: busy.client_s / cost.wall_s,
         waited: cost.delay_s / cost.wall_s,

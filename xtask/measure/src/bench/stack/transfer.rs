@@ -145,6 +145,7 @@ fn one(t: &Tools, who: &'static str, round: usize, what: Transfer) -> Result<Pro
         server_requests: None,
         cpu_us: 0.0,
         p99_us: None,
+        user_kb: None,
         server_busy: 0.0,
         client_busy: 0.0,
         waited: 0.0,

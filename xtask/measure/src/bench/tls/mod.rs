@@ -195,6 +195,7 @@ fn one(
         server_requests: None,
         cpu_us: cpu_s * 1e6 / said.answered.max(1) as f64,
         p99_us: None,
+        user_kb: None,
         server_busy: server_s / cost.wall_s,
         client_busy: cost.cpu_s / cost.wall_s,
         waited: cost.delay_s / cost.wall_s,

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::bounded;
 use super::way::{Over, TruthEnd, TruthShape};
+use crate::bench::tools::PROXY_VARIABLES;
 use xtask::shell;
 
 /// Another load generator.
@@ -129,7 +130,7 @@ pub(crate) fn percent(share: f64) -> String {
 
 /// Everything is on loopback.
 fn without_proxies(command: &mut Command) -> &mut Command {
-    for name in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
+    for name in PROXY_VARIABLES {
         command.env_remove(name);
     }
     command
