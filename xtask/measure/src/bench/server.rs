@@ -38,9 +38,9 @@ pub(crate) struct Bare {
 
 /// A server behind the wrapper: both end by force when this is dropped.
 #[derive(Debug)]
-pub(crate) struct ServerProcess(pub(crate) Child);
+pub(crate) struct BenchProcess(pub(crate) Child);
 
-impl Drop for ServerProcess {
+impl Drop for BenchProcess {
     fn drop(&mut self) {
         // The wrapper's program ends with it.
         let _ = self.0.kill();

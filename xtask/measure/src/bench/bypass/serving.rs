@@ -15,7 +15,7 @@ use super::configuration::{ACCESS, PID, SAID, address, words};
 use super::scenario::{BODY, BYPASS, BypassScenario, BypassServer};
 use crate::bench::Tools;
 use crate::bench::cable::{Cable, SERVER};
-use crate::bench::server::{ServerProcess, wrapper};
+use crate::bench::server::{BenchProcess, wrapper};
 use xtask::nginx::{configuration, hello};
 use xtask::shell;
 
@@ -31,12 +31,12 @@ const SERVES: &str = "is served by TCP in user space";
 
 /// A running program.
 pub(super) struct UnchangedProgram {
-    wrapper: ServerProcess,
+    wrapper: BenchProcess,
     dir: PathBuf,
     is_ours: bool,
     /// Segments that the kernel of its namespace had resent when it was ready.
     resent_before: u64,
-    _upstream: Option<ServerProcess>,
+    _upstream: Option<BenchProcess>,
 }
 
 /// What a program's end of the cable counted.
@@ -76,7 +76,7 @@ impl UnchangedProgram {
         let said = fs::File::options().create(true).append(true).open(dir.join(SAID))?;
         let mut command = Command::new(&all[0]);
         command.args(&all[1..]).stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
-        let wrapper = ServerProcess(command.spawn().context("cannot start the server")?);
+        let wrapper = BenchProcess(command.spawn().context("cannot start the server")?);
         let mut started =
             UnchangedProgram { wrapper, dir: dir.to_owned(), is_ours, resent_before: 0, _upstream: upstream };
         started.wait_until_ready(at)?;
@@ -150,7 +150,7 @@ impl UnchangedProgram {
 }
 
 /// nginx on the kernel, on the client's core or one that nobody else uses: the proxy's has enough to do.
-fn upstream(t: &Tools, cable: &Cable, at: SocketAddr, dir: &Path) -> Result<ServerProcess> {
+fn upstream(t: &Tools, cable: &Cable, at: SocketAddr, dir: &Path) -> Result<BenchProcess> {
     let nginx = shell::find("nginx").context("nginx is not installed")?;
     let folder = dir.join("upstream");
     fs::create_dir(&folder)?;
@@ -166,7 +166,7 @@ fn upstream(t: &Tools, cable: &Cable, at: SocketAddr, dir: &Path) -> Result<Serv
         "error.log",
     ]);
     let child = c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let mut started = ServerProcess(child.context("cannot start the upstream")?);
+    let mut started = BenchProcess(child.context("cannot start the upstream")?);
     let begin = Instant::now();
     while !folder.join("nginx.pid").exists() {
         ensure!(started.0.try_wait()?.is_none(), "the upstream ended at once");

@@ -17,7 +17,7 @@ use crate::bench::Tools;
 use crate::bench::alone::AloneFinding;
 use crate::bench::cable::{CLIENT, Cable, FROM, SERVER};
 use crate::bench::round::measured;
-use crate::bench::server::ServerProcess;
+use crate::bench::server::BenchProcess;
 use crate::bench::table::{TablePage, as_table, thousands};
 
 /// Connections open at once.
@@ -130,12 +130,12 @@ fn load(t: &Tools, from: std::ops::RangeInclusive<u64>, flags: &str) -> Vec<Stri
 }
 
 /// A client that goes when this goes.
-fn client(t: &Tools, dir: &Path, flags: &str) -> Result<ServerProcess> {
+fn client(t: &Tools, dir: &Path, flags: &str) -> Result<BenchProcess> {
     let mut c = Command::new(&t.raw);
     c.args(["run", "--core", &t.cores[1].to_string(), "--limit-s", "60", "--out"]);
     c.arg(dir.join("cost.json")).arg("--").args(load(t, 250..=252, flags));
     let c = c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(ServerProcess(c.spawn().context("cannot start the client")?))
+    Ok(BenchProcess(c.spawn().context("cannot start the client")?))
 }
 
 /// Both ends' memory with `connections` connections open, kB. Some of them carry requests meanwhile, as some

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::scenario::{EPOLL, NGINX, PORT, URING};
 use crate::bench::Tools;
 use crate::bench::cable::{Cable, SERVER};
-use crate::bench::server::{ServerProcess, wrapper};
+use crate::bench::server::{BenchProcess, wrapper};
 use xtask::nginx::{LONGEST_WORD, configuration, hello};
 use xtask::shell;
 
@@ -19,7 +19,7 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 pub(super) const GRACE_S: f64 = 15.0;
 
 /// Starts it, and waits until it accepts connections.
-pub(super) fn start(t: &Tools, cable: &Cable, who: &str, body: usize, dir: &Path) -> Result<ServerProcess> {
+pub(super) fn start(t: &Tools, cable: &Cable, who: &str, body: usize, dir: &Path) -> Result<BenchProcess> {
     let at = SocketAddr::new(SERVER.1.parse()?, PORT);
     let mut words: Vec<String> = cable.enter().collect();
     words.extend(wrapper(t, dir));
@@ -52,7 +52,7 @@ pub(super) fn start(t: &Tools, cable: &Cable, who: &str, body: usize, dir: &Path
         std::thread::sleep(Duration::from_millis(20));
     }
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut serving = ServerProcess(command.spawn().context("cannot start the server")?);
+    let mut serving = BenchProcess(command.spawn().context("cannot start the server")?);
     while TcpStream::connect_timeout(&at, Duration::from_millis(200)).is_err() {
         if let Some(status) = serving.0.try_wait()? {
             bail!("{who} ended at once: {status}");
