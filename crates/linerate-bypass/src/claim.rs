@@ -109,6 +109,14 @@ pub(crate) fn listens(fd: i32, family: SocketFamily, at: SocketAddr) {
     }
 }
 
+/// A named listener has come from another process, which may have queues and close the listener soon.
+pub(crate) fn is_handed() {
+    // Without a launcher there is nobody to tell.
+    if let Some(wanted) = wanted() {
+        drop(Borrower::announce_successor(wanted.door));
+    }
+}
+
 /// Notes whether the program wants calls on a named listener to wait.
 pub(crate) fn note_blocking(listener: i32, blocks: bool) {
     let mut list = locked(&BLOCKING);

@@ -3,6 +3,8 @@
 mod launcher;
 #[path = "../../linerate-net/tests/namespaces/mod.rs"]
 mod namespaces;
+#[path = "programs/packaged.rs"]
+mod packaged;
 #[path = "programs/reloads.rs"]
 mod reloads;
 #[path = "programs/workers.rs"]
@@ -93,11 +95,15 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts").join(name)
 }
 
-/// Connects as soon as somebody listens.
 fn connected() -> TcpStream {
+    connected_to(AT)
+}
+
+/// Connects as soon as somebody listens.
+fn connected_to(at: SocketAddr) -> TcpStream {
     let begin = Instant::now();
     loop {
-        match TcpStream::connect_timeout(&AT, Duration::from_secs(20)) {
+        match TcpStream::connect_timeout(&at, Duration::from_secs(20)) {
             Ok(stream) => {
                 stream.set_read_timeout(Some(PATIENCE)).expect("set");
                 return stream;
@@ -109,7 +115,7 @@ fn connected() -> TcpStream {
 }
 
 /// The body of the next response.
-fn body(reader: &mut BufReader<TcpStream>) -> Vec<u8> {
+fn body(reader: &mut BufReader<impl Read>) -> Vec<u8> {
     let (mut line, mut len) = (String::new(), 0);
     while line != "\r\n" {
         line.clear();
@@ -150,6 +156,11 @@ fn of_the_kernel(cable: &Cable) -> usize {
 }
 
 fn nginx(folder: &Path, how: &str) -> Option<Command> {
+    nginx_at(folder, how, &format!("{AT} backlog=4096"))
+}
+
+/// `listen`: where it listens, and more of its server's settings.
+fn nginx_at(folder: &Path, how: &str, listen: &str) -> Option<Command> {
     let nginx = program("nginx")?;
     let config = format!(
         "daemon off; {how} pid {0}/pid; error_log stderr;
@@ -157,7 +168,7 @@ fn nginx(folder: &Path, how: &str) -> Option<Command> {
         http {{ access_log {0}/access.log; sendfile on; tcp_nopush on;
             client_body_temp_path {0}; proxy_temp_path {0}; fastcgi_temp_path {0}; uwsgi_temp_path {0};
             scgi_temp_path {0};
-            server {{ listen {AT} backlog=4096; location /file {{ root {0}; }}
+            server {{ listen {listen}; location /file {{ root {0}; }}
                 location /socket {{ proxy_pass http://{BACKEND}; proxy_http_version 1.1;
                     proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }}
                 location / {{ return 200 \"{1}\"; }} }} }}",

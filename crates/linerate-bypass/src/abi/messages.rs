@@ -3,10 +3,31 @@
 use libc::{c_int, c_uint, mmsghdr, msghdr, ssize_t, timespec};
 
 use super::streams::{receive_parts, send_parts};
-use super::{CallOwner, by_owner, fail, who_answers};
-use crate::kernel::real;
+use super::{CallOwner, by_owner, fail, names, who_answers};
+use crate::claim;
+use crate::kernel::{self, real};
 use crate::messages::tell_once;
 use crate::table::{self, DescriptorKind};
+
+/// A process has handed these to us (SCM_RIGHTS): HAProxy's workers get their listeners so, and never call listen(2).
+///
+/// # Safety
+/// As recvmsg(2), after it.
+unsafe fn look_at_handed(message: *const msghdr) {
+    let mut is_named = false;
+    // SAFETY: as the caller's.
+    unsafe {
+        any_right(message, |fd| {
+            is_named |= names::note_listener(fd);
+            false
+        });
+    }
+    if is_named {
+        let before = kernel::errno();
+        claim::is_handed();
+        kernel::set_errno(before);
+    }
+}
 
 /// recvmsg(2): TCP tells no address and, here, nothing beside the bytes.
 ///
@@ -17,7 +38,13 @@ pub(crate) unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
     by_owner(
         fd,
         // SAFETY: as the caller's.
-        || unsafe { real::recvmsg(fd, message, flags) },
+        || unsafe {
+            let got = real::recvmsg(fd, message, flags);
+            if got >= 0 {
+                look_at_handed(message);
+            }
+            got
+        },
         // SAFETY: as the caller's.
         || unsafe {
             let Some(message) = message.as_mut() else { return fail(libc::EFAULT) };
@@ -35,6 +62,16 @@ pub(crate) unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
 /// # Safety
 /// As sendmsg(2).
 unsafe fn hands_over_ours(message: *const msghdr) -> bool {
+    let ours = |fd| matches!(table::kind(fd), DescriptorKind::Connection | DescriptorKind::Orphan);
+    // SAFETY: as the caller's.
+    unsafe { any_right(message, ours) }
+}
+
+/// Whether this holds for a descriptor in a message.
+///
+/// # Safety
+/// As sendmsg(2).
+unsafe fn any_right(message: *const msghdr, mut holds: impl FnMut(c_int) -> bool) -> bool {
     // SAFETY: as the caller's; the macros stay within the control bytes.
     unsafe {
         if message.is_null() || (*message).msg_control.is_null() {
@@ -45,13 +82,7 @@ unsafe fn hands_over_ours(message: *const msghdr) -> bool {
             if (control.cmsg_level, control.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
                 let len = control.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize) / size_of::<c_int>();
                 let numbers = libc::CMSG_DATA(header).cast::<c_int>();
-                let ours = |at| {
-                    matches!(
-                        table::kind(numbers.add(at).read_unaligned()),
-                        DescriptorKind::Connection | DescriptorKind::Orphan
-                    )
-                };
-                if (0..len).any(ours) {
+                if (0..len).any(|at| holds(numbers.add(at).read_unaligned())) {
                     return true;
                 }
             }
@@ -98,8 +129,13 @@ pub(crate) unsafe extern "C" fn recvmmsg(
     time: *mut timespec,
 ) -> c_int {
     if matches!(who_answers(fd), CallOwner::Kernel) {
-        // SAFETY: as the caller's.
-        return unsafe { real::recvmmsg(fd, messages, count, flags, time) };
+        // SAFETY: as the caller's; so many messages came.
+        return unsafe {
+            let got = real::recvmmsg(fd, messages, count, flags, time);
+            (0..usize::try_from(got).unwrap_or(0))
+                .for_each(|at| look_at_handed(&raw const (*messages.add(at)).msg_hdr));
+            got
+        };
     }
     if count == 0 {
         return 0;

@@ -32,13 +32,23 @@ pub(crate) unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     }
     // SAFETY: as the caller's.
     let listens = unsafe { real::listen(fd, backlog) };
-    if listens == 0
-        && table::kind(fd) == DescriptorKind::Kernel
+    if listens == 0 {
+        note_listener(fd);
+    }
+    listens
+}
+
+/// A descriptor of the kernel's has come. Returns whether it is a listener of an address that was asked for.
+pub(super) fn note_listener(fd: c_int) -> bool {
+    let mut listens = [0; 4];
+    if table::kind(fd) == DescriptorKind::Kernel
+        && kernel::option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, &mut listens).is_ok()
+        && c_int::from_ne_bytes(listens) != 0
         && let Some((family, at)) = bound(fd)
     {
         claims::listens(fd, family, at);
     }
-    listens
+    table::kind(fd) == DescriptorKind::Named
 }
 
 /// accept(2).

@@ -3,6 +3,9 @@
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use linerate_skips::program_for;
+
+use super::packaged::{HAPROXY, NGINX, PackagedServer, SECURE_NGINX, ServerClient, ServerWire};
 use super::workers::{owners, packaged, wait_for_owners};
 use super::*;
 
@@ -12,10 +15,14 @@ fn signal(name: &str, process: u32) {
 
 /// Reloads and waits until new workers serve, `count` of all so far. Returns the new ones.
 fn reload(server: &PreloadedProgram, count: usize) -> Vec<u32> {
+    reload_by(NGINX.reload, server, count)
+}
+
+fn reload_by(with: &str, server: &PreloadedProgram, count: usize) -> Vec<u32> {
     let before = owners(server).len();
     // A successor is one that asks later than this.
     thread::sleep(Duration::from_millis(500));
-    signal("-HUP", server.child.id());
+    signal(with, server.child.id());
     wait_for_owners(server, count).split_off(before)
 }
 
@@ -31,8 +38,8 @@ fn backend(cable: &Cable, connections: usize) {
                     line.clear();
                     stream.read_line(&mut line).expect("a request");
                 }
-                let upgraded =
-                    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
+                let upgraded = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                     Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
                 stream.get_mut().write_all(upgraded.as_bytes()).expect("sent");
                 let mut bytes = [0; 512];
                 while let Ok(len @ 1..) = stream.read(&mut bytes) {
@@ -45,13 +52,18 @@ fn backend(cable: &Cable, connections: usize) {
     });
 }
 
-/// A connection through nginx that lasts.
-struct Tunnel(BufReader<TcpStream>);
+/// A connection through the server that lasts.
+struct Tunnel(BufReader<ServerWire>);
 
 impl Tunnel {
     fn open() -> Tunnel {
-        let mut stream = BufReader::new(connected());
-        let request = "GET /socket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
+        Tunnel::through(ServerWire::Plain(connected()))
+    }
+
+    fn through(wire: ServerWire) -> Tunnel {
+        let mut stream = BufReader::new(wire);
+        let request = "GET /socket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         stream.get_mut().write_all(request.as_bytes()).expect("sent");
         let mut line = String::new();
         stream.read_line(&mut line).expect("a response");
@@ -79,7 +91,7 @@ impl Tunnel {
     }
 
     fn port(&self) -> u16 {
-        self.0.get_ref().local_addr().expect("an address").port()
+        self.0.get_ref().port()
     }
 }
 
@@ -104,9 +116,9 @@ fn wait_for_the_old(cable: &Cable, old: &[u32]) {
 }
 
 /// Requests on a connection, which nginx may close between two of them, and a client then tries again.
-fn kept_alive(served: &AtomicUsize, ends: &AtomicBool) {
+fn kept_alive(of: &ServerClient, served: &AtomicUsize, ends: &AtomicBool) {
     while !ends.load(Ordering::Relaxed) {
-        let mut client = BufReader::new(connected());
+        let mut client = BufReader::new(of.connected());
         for n in 0.. {
             let request = client.get_mut().write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
             let is_there = request.is_ok() && client.fill_buf().is_ok_and(|bytes| !bytes.is_empty());
@@ -118,10 +130,11 @@ fn kept_alive(served: &AtomicUsize, ends: &AtomicBool) {
             while !head.ends_with("\r\n\r\n") {
                 client.read_line(&mut head).expect("a line");
             }
+            head.make_ascii_lowercase();
             let mut body = [0; 600];
             client.read_exact(&mut body).expect("a body");
             served.fetch_add(1, Ordering::Relaxed);
-            if head.contains("Connection: close") || ends.load(Ordering::Relaxed) {
+            if head.contains("connection: close") || ends.load(Ordering::Relaxed) {
                 break;
             }
         }
@@ -129,21 +142,30 @@ fn kept_alive(served: &AtomicUsize, ends: &AtomicBool) {
 }
 
 /// Short and kept connections that never fail; returns how many requests of both kinds there were while
-/// `during` ran.
-fn under_load(cable: &Cable, during: impl FnOnce()) -> [usize; 2] {
+/// `during` ran. With TLS also a download over HTTP/2. Not short ones: nginx closes those that have no request
+/// yet, over the kernel's TCP too.
+fn under_load(cable: &Cable, of: &ServerClient, during: impl FnOnce()) -> [usize; 2] {
     let (short, kept, ends) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    let curl = of.is_secure().then(|| program_for("HTTP/2", "curl")).flatten();
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
                 cable.theirs.enter();
                 while !ends.load(Ordering::Relaxed) {
-                    assert_eq!(get("/"), [b'x'; 600]);
+                    assert_eq!(of.get("/"), [b'x'; 600]);
                     short.fetch_add(1, Ordering::Relaxed);
                 }
             });
             scope.spawn(|| {
                 cable.theirs.enter();
-                kept_alive(&kept, &ends);
+                kept_alive(of, &kept, &ends);
+            });
+        }
+        if let Some(curl) = &curl {
+            scope.spawn(|| {
+                cable.theirs.enter();
+                // About as long as the reloads take.
+                assert!(of.get_by_curl(curl, "/file", 8 << 20) == pattern(20 << 20));
             });
         }
         // A failure in it ends the load too.
@@ -155,24 +177,27 @@ fn under_load(cable: &Cable, during: impl FnOnce()) -> [usize; 2] {
 }
 
 /// Tunnels and a download outlive three reloads under load, and each new generation serves in user space.
-fn reloads_under_load(workers: usize) {
+fn reloads_under_load(of: &PackagedServer, workers: usize) {
     let folder = tempfile::tempdir().expect("a folder");
-    let Some(command) = packaged(folder.path(), workers) else { return };
+    let Some((behind, command)) = of.commands(folder.path(), AT, workers) else { return };
     let Some(cable) = Cable::new(workers as u32) else { return };
     backend(&cable, 12);
+    let _behind = behind.map(|command| PreloadedProgram::start(&cable, command, false));
     let server = PreloadedProgram::start(&cable, command, true);
+    let client = of.client(folder.path(), AT);
     let mut all = wait_for_owners(&server, workers);
+    let open = || Tunnel::through(client.connected());
     let (mut tunnels, mut slow) = cable.theirs.run(|| {
-        let mut slow = BufReader::new(connected());
+        let mut slow = BufReader::new(client.connected());
         slow.get_mut().write_all(b"GET /file HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
-        ((0..3).map(|_| Tunnel::open()).collect::<Vec<_>>(), slow)
+        ((0..3).map(|_| open()).collect::<Vec<_>>(), slow)
     });
-    let counts = under_load(&cable, || {
+    let counts = under_load(&cable, &client, || {
         for generation in 2..=4 {
-            all.extend(reload(&server, workers * generation));
+            all.extend(reload_by(of.reload, &server, workers * generation));
             cable.theirs.run(|| {
                 tunnels.iter_mut().for_each(Tunnel::echoes);
-                tunnels.push(Tunnel::open());
+                tunnels.push(open());
             });
             let port = tunnels.last().expect("one").port();
             assert!(
@@ -190,8 +215,8 @@ fn reloads_under_load(workers: usize) {
     let new = all.split_off(workers * 3);
     wait_for_the_old(&cable, &all);
     cable.theirs.run(|| {
-        let _open = connected();
-        assert_eq!((get("/").len(), of_the_kernel(&cable)), (600, 0));
+        let _open = client.connected();
+        assert_eq!((client.get("/").len(), of_the_kernel(&cable)), (600, 0));
     });
     let said = server.said();
     assert!(new.iter().all(|new| Path::new(&format!("/proc/{new}")).exists()), "{said}");
@@ -200,12 +225,22 @@ fn reloads_under_load(workers: usize) {
 
 #[test]
 fn a_reload_refuses_and_resets_nothing() {
-    reloads_under_load(1);
+    reloads_under_load(&NGINX, 1);
 }
 
 #[test]
 fn several_workers_are_replaced_one_by_one() {
-    reloads_under_load(2);
+    reloads_under_load(&NGINX, 2);
+}
+
+#[test]
+fn a_reload_of_nginx_with_tls_refuses_and_resets_nothing() {
+    reloads_under_load(&SECURE_NGINX, 1);
+}
+
+#[test]
+fn a_reload_of_haproxy_refuses_and_resets_nothing() {
+    reloads_under_load(&HAPROXY, 1);
 }
 
 #[test]

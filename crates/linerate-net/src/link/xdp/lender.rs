@@ -212,7 +212,8 @@ impl Lender {
                 self.take(steps, &mut say);
             }
             if ready[1] {
-                let steps = self.admit();
+                // The process that announces a successor waits until this is dropped.
+                let (steps, _waits) = self.admit();
                 self.take(steps, &mut say);
             }
             if ready[2] {
@@ -221,16 +222,20 @@ impl Lender {
         }
     }
 
-    /// Processes ask.
-    fn admit(&mut self) -> Vec<LendingStep> {
+    /// Processes ask, or announce a successor of others.
+    fn admit(&mut self) -> (Vec<LendingStep>, Option<OwnedFd>) {
         let mut bytes = [0; MESSAGE];
         let Ok((1.., mut passed)) = passing::receive(self.door.0.as_fd(), &mut bytes) else {
-            return Vec::new();
+            return (Vec::new(), None);
         };
-        let (numbers, control) = (passed.pop(), passed.pop());
-        let (Some(numbers), Some(control), kind::ASK) = (numbers, control, bytes[0]) else {
-            return Vec::new();
-        };
+        match (bytes[0], passed.pop(), passed.pop()) {
+            (kind::ASK, Some(numbers), Some(control)) => (self.admit_borrower(control, numbers), None),
+            (kind::STARTS, waits, None) => (self.shares.successor_starts(monotonic()), waits),
+            _ => (Vec::new(), None),
+        }
+    }
+
+    fn admit_borrower(&mut self, control: OwnedFd, numbers: OwnedFd) -> Vec<LendingStep> {
         self.asked += 1;
         if self.roster.joins(self.asked, &control, numbers).is_err() {
             // It has ended meanwhile.

@@ -22,6 +22,9 @@ use super::preflight::{self, XdpError};
 use super::roster::BorrowerTally;
 use super::{Steer, Xdp};
 
+/// How long the lender may take to note a successor. Reason: it is a moment's work, on a busy machine too.
+const NOTED_WITHIN: Duration = Duration::from_secs(1);
+
 /// How long a reply may take. Reason: the lender may wait for a queue that another process just left.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a message, at most.
@@ -31,6 +34,9 @@ pub(super) const MESSAGE: usize = 1024;
 pub(super) mod kind {
     /// A process asks for queues, and sends its end of a pair, and its counters.
     pub(in super::super) const ASK: u8 = b'a';
+    /// A process has got a listener from one that has queues, and may take its place. It sends its end of a
+    /// pair, which is closed once new connections are the kernel's.
+    pub(in super::super) const STARTS: u8 = b's';
     /// Here they are.
     pub(in super::super) const LENT: u8 = b'l';
     /// None is free: why, in words.
@@ -161,6 +167,19 @@ impl Borrower {
         let (tally, numbers) = BorrowerTally::new()?;
         passing::send(door.as_fd(), &[kind::ASK], &[theirs.as_fd(), numbers.as_fd()])?;
         Ok(Borrower { control: Some(ours), tally: Arc::new(tally) })
+    }
+
+    /// Tells the lender that this process or a child of it may take the place of one that has queues, before it
+    /// asks for them: new connections are the kernel's, so that the other one can close its listener.
+    ///
+    /// # Errors
+    /// As [`Borrower::ask`].
+    pub fn announce_successor(door: RawFd) -> io::Result<()> {
+        let door = passing::inherited(door)?;
+        let (ours, theirs) = passing::pair()?;
+        passing::send(door.as_fd(), &[kind::STARTS], &[theirs.as_fd()])?;
+        drop(theirs);
+        passing::wait(&[ours.as_fd()], Some(NOTED_WITHIN)).map(drop)
     }
 
     /// Where this process counts what it does, for its lender.

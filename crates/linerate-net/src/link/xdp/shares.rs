@@ -138,6 +138,17 @@ impl QueueShares {
         steps
     }
 
+    /// A process has got a listener from another one, and its workers will ask: servers that pass listeners on
+    /// tell the old workers to leave before the new ones wait for connections.
+    pub(super) fn successor_starts(&mut self, now: Time) -> Vec<LendingStep> {
+        let settled = self.shares.iter_mut().filter(|share| !share.leaves() && share.since + SETTLED <= now);
+        let to_kernel = |share: &mut QueueShare| {
+            share.to_kernel_until = Some(now + SUCCESSION);
+            LendingStep::ToKernel(share.queues.clone())
+        };
+        settled.map(to_kernel).collect()
+    }
+
     /// A borrower has closed its listeners.
     pub(super) fn leaves(&mut self, who: BorrowerId, now: Time) -> Vec<LendingStep> {
         let Some(share) = self.shares.iter_mut().find(|share| share.owner == Some(who)) else {
@@ -345,6 +356,21 @@ mod tests {
         assert_eq!(shares.next(), Some(at(6001)));
         assert_eq!(shares.tick(at(6001)), [ToBorrower(vec![0])]);
         assert_eq!(shares.leaves(7, at(6002)), [], "it has no share");
+    }
+
+    #[test]
+    fn new_connections_are_the_kernels_from_when_a_listener_is_passed_on() {
+        let (mut shares, _) = settled(1, 1);
+        assert_eq!(shares.successor_starts(at(200)), [], "it is no successor of one that has just begun");
+        assert_eq!(shares.successor_starts(at(1000)), [ToKernel(vec![0])]);
+        assert!(!shares.is_whole(0));
+        assert_eq!(shares.leaves(1, at(1010)), [ToKernel(vec![0])], "before the new one has asked");
+        assert_eq!(shares.asked(2, at(1050)), [Wait(2)]);
+        assert_eq!(shares.tick(at(1110)), [AskBack(1)]);
+        let (mut shares, _) = settled(1, 1);
+        shares.successor_starts(at(1000));
+        assert_eq!(shares.tick(at(1999)), []);
+        assert_eq!(shares.tick(at(2000)), [ToBorrower(vec![0])], "nobody came");
     }
 
     #[test]
