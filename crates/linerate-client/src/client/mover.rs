@@ -15,7 +15,7 @@ use tracing::{Span, debug_span};
 
 use super::board::{Command, SharedBoard};
 use super::calls::{CallReading, Calls};
-use super::limits::{CLOSING_TURN, H2_WINDOW, LARGEST_REQUEST_BODY, LOOKUP_PAUSE, UNSENT_MARK};
+use super::limits::{CLOSING_TURN, H2_WINDOW, LARGEST_REQUEST_BODY, LOOKUP_PAUSE, UNSENT_MARK, WORTH_A_PIPE};
 use super::options::{CallOptions, Protocol};
 use super::secure::Secure;
 use super::target::Target;
@@ -97,6 +97,8 @@ pub(super) struct Mover<T: Transport, C: Conversation<Reading = CallReading>> {
     /// Callers that wait for a place, and how long at most.
     waits: Waits,
     timeout: Duration,
+    /// When it last began.
+    begun: Time,
     /// Of the transport's last turn.
     pub(super) events: Vec<Event>,
     wakers: Vec<Waker>,
@@ -114,6 +116,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
             commands: Vec::new(),
             waits: Waits::default(),
             timeout: calls.timeout(),
+            begun: Time::ZERO,
             events: Vec::new(),
             wakers: Vec::new(),
             calls,
@@ -156,8 +159,10 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
     /// response that has arrived is not late, and a connection that the server has closed takes no request.
     fn listen_first(&mut self) -> io::Result<()> {
         let now = self.calls.transport().now();
-        let is_wanted = self.calls.deadline() <= now || (!self.commands.is_empty() && self.calls.is_idle());
-        if is_wanted {
+        let paused = now - self.begun >= WORTH_A_PIPE;
+        self.begun = now;
+        let may_be_wrong = if self.calls.is_idle() { !self.commands.is_empty() } else { paused };
+        if may_be_wrong || self.calls.deadline() <= now {
             self.calls.transport().turn(Some(Time::ZERO), &mut self.events)?;
             self.end();
         }

@@ -708,9 +708,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.idle.usable(alone, self.pace.way(), self.options.idle_timeout)
     }
 
-    /// How long a response may be at the head of a pipe before it counts as slow.
+    /// How long a response may be at the head of a pipe before it counts as slow: no first one comes sooner than the
+    /// way takes.
     fn slow_after(&self) -> Duration {
-        Duration::from_nanos(self.usual_ns.saturating_mul(u64::from(SLOW_FACTOR))).max(SLOW_LEAST)
+        let usual = Duration::from_nanos(self.usual_ns.saturating_mul(u64::from(SLOW_FACTOR)));
+        usual.max(SLOW_LEAST + 2 * self.pace.way())
     }
 
     fn retire(&mut self, conn: Conn) {

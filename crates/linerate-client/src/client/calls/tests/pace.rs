@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::rules::{Does, OK, SECOND, ok, program};
+use super::rules::{Does, OK, SECOND, ok, program, program_over};
 use super::{CallOptions, options};
 use crate::client::limits::{FEW_PIPES, MOST_PIPES};
 
@@ -29,15 +29,19 @@ fn a_hundred_slow_calls_at_once_take_little_more_than_one() {
     assert!(statistics.connected <= 110, "{statistics:?}");
 }
 
+/// However far the server is: the way alone makes no response slow, the first ones among them.
 #[test]
 fn quick_responses_share_few_connections() {
-    let (mut program, log) = program(adaptive(), |_, _, _| ok());
-    for round in 0..20 {
-        program.get_all(round * 500..(round + 1) * 500);
-        program.run(SECOND);
+    for latency in [MS, 10 * MS, 100 * MS] {
+        let (mut program, log) = program_over(latency, adaptive(), |_, _, _| ok());
+        for round in 0..20 {
+            program.get_all(round * 500..(round + 1) * 500);
+            program.run(30 * SECOND);
+        }
+        let connections = log.lock().unwrap().iter().map(|(conn, ..)| *conn).max();
+        assert_eq!(connections, Some(u64::from(FEW_PIPES) - 1), "{latency:?}");
+        assert_eq!(program.calls.statistics().connected, u64::from(FEW_PIPES), "{latency:?}");
     }
-    let connections = log.lock().unwrap().iter().map(|(conn, ..)| *conn).max();
-    assert_eq!(connections, Some(u64::from(FEW_PIPES) - 1));
 }
 
 /// A pause of the server opens some, and they are left alone when it is over.

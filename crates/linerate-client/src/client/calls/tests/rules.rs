@@ -124,8 +124,17 @@ pub(super) fn program(
     options: CallOptions,
     does: impl Fn(u64, usize, &str) -> Does + Send + 'static,
 ) -> (Program, Log) {
+    program_over(Duration::from_millis(1), options, does)
+}
+
+/// `latency`: of one direction.
+pub(super) fn program_over(
+    latency: Duration,
+    options: CallOptions,
+    does: impl Fn(u64, usize, &str) -> Does + Send + 'static,
+) -> (Program, Log) {
     let (script, log) = Script::new(does);
-    let wire = MemOptions { latency: Duration::from_millis(1), ..MemOptions::default() };
+    let wire = MemOptions { latency, ..MemOptions::default() };
     (Program::new(wire, options, script), log)
 }
 
