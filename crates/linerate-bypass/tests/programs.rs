@@ -1,6 +1,8 @@
 //! Programs, unchanged, on user-space TCP. Needs root, and the programs.
 
 mod launcher;
+#[path = "programs/lossy.rs"]
+mod lossy;
 #[path = "../../linerate-net/tests/namespaces/mod.rs"]
 mod namespaces;
 #[path = "programs/packaged.rs"]
@@ -37,17 +39,22 @@ struct PreloadedProgram {
 impl PreloadedProgram {
     /// Starts a program in our namespace. `with`: whether its connections are ours, or all is the
     /// kernel's.
-    fn start(cable: &Cable, mut command: Command, with: bool) -> PreloadedProgram {
+    fn start(cable: &Cable, command: Command, with: bool) -> PreloadedProgram {
+        cable.ours.run(|| PreloadedProgram::start_here(command, with.then_some((OURS, AT))))
+    }
+
+    /// The same in this thread's namespace, with an interface and the address of connections that are ours.
+    fn start_here(mut command: Command, ours: Option<(&str, SocketAddr)>) -> PreloadedProgram {
         let output = tempfile::NamedTempFile::new().expect("a file");
         command
             .stdin(Stdio::null())
             .stdout(output.reopen().expect("it"))
             .stderr(output.reopen().expect("it"));
         command.env("LD_PRELOAD", library()).env_remove("LINERATE_BYPASS");
-        let launcher = with.then(|| cable.ours.run(|| TestLauncher::start(OURS, AT, &mut command)));
-        let child = cable.ours.run(|| command.spawn().expect("it starts"));
+        let launcher = ours.map(|(interface, at)| TestLauncher::start(interface, at, &mut command));
+        let child = command.spawn().expect("it starts");
         let mut server = PreloadedProgram { child, output, _launcher: launcher };
-        if with {
+        if ours.is_some() {
             // What connects before that is the kernel's, and is reset.
             server.wait_for("is served by TCP in user space");
         }
@@ -147,12 +154,18 @@ fn pattern(len: usize) -> Vec<u8> {
 
 /// The kernel's own connections to the port, of those that live.
 fn of_the_kernel(cable: &Cable) -> usize {
-    let port = format!(":{:04X}", AT.port());
+    cable.ours.run(|| kernel_connections(AT.port()))
+}
+
+/// The same in this thread's namespace.
+fn kernel_connections(port: u16) -> usize {
+    let port = format!(":{port:04X}");
     let of = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         words.len() > 3 && words[1].ends_with(&port) && words[3] == "01"
     };
-    cable.ours.must("cat /proc/net/tcp /proc/net/tcp6").lines().filter(|line| of(line)).count()
+    let tables = ["tcp", "tcp6"].map(|name| fs::read_to_string(format!("/proc/thread-self/net/{name}")));
+    tables.iter().flatten().flat_map(|table| table.lines()).filter(|line| of(line)).count()
 }
 
 fn nginx(folder: &Path, how: &str) -> Option<Command> {
@@ -219,9 +232,9 @@ fn nginx_serves_from_user_space() {
     assert!(!errors.contains("[alert]") && !errors.contains("[crit]"), "{errors}");
 }
 
-fn redis(folder: &Path) -> Option<Command> {
+fn redis(folder: &Path, at: SocketAddr) -> Option<Command> {
     let mut command = Command::new(program("redis-server")?);
-    let (ip, port) = (AT.ip().to_string(), AT.port().to_string());
+    let (ip, port) = (at.ip().to_string(), at.port().to_string());
     command.args([
         "--bind",
         &ip,
@@ -263,7 +276,7 @@ fn reply(client: &mut BufReader<TcpStream>) -> Vec<u8> {
 #[test]
 fn redis_takes_an_upload_while_it_sleeps_and_saves_in_a_child() {
     let folder = tempfile::tempdir().expect("a folder");
-    let Some(command) = redis(folder.path()) else { return };
+    let Some(command) = redis(folder.path(), AT) else { return };
     let Some(cable) = Cable::new(1) else { return };
     let _server = PreloadedProgram::start(&cable, command, true);
     cable.theirs.run(|| {
@@ -430,7 +443,7 @@ fn without_addresses_all_is_the_kernels() {
         let _server = PreloadedProgram::start(&cable, command, false);
         cable.theirs.run(|| (0..50).for_each(|_| assert_eq!(get("/"), [b'x'; 600])));
     }
-    let Some(command) = redis(folder.path()) else { return };
+    let Some(command) = redis(folder.path(), AT) else { return };
     let Some(cable) = Cable::new(1) else { return };
     let _server = PreloadedProgram::start(&cable, command, false);
     cable.theirs.run(|| {

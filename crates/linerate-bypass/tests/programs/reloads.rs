@@ -18,7 +18,7 @@ fn reload(server: &PreloadedProgram, count: usize) -> Vec<u32> {
     reload_by(NGINX.reload, server, count)
 }
 
-fn reload_by(with: &str, server: &PreloadedProgram, count: usize) -> Vec<u32> {
+pub(super) fn reload_by(with: &str, server: &PreloadedProgram, count: usize) -> Vec<u32> {
     let before = owners(server).len();
     // A successor is one that asks later than this.
     thread::sleep(Duration::from_millis(500));
@@ -27,8 +27,8 @@ fn reload_by(with: &str, server: &PreloadedProgram, count: usize) -> Vec<u32> {
 }
 
 /// Accepts so many connections and sends back what comes on them after the upgrade.
-fn backend(cable: &Cable, connections: usize) {
-    let listener = cable.ours.run(|| TcpListener::bind(BACKEND).expect("an address"));
+pub(super) fn backend(connections: usize) {
+    let listener = TcpListener::bind(BACKEND).expect("an address");
     thread::spawn(move || {
         for stream in listener.incoming().take(connections) {
             let mut stream = BufReader::new(stream.expect("a connection"));
@@ -53,14 +53,14 @@ fn backend(cable: &Cable, connections: usize) {
 }
 
 /// A connection through the server that lasts.
-struct Tunnel(BufReader<ServerWire>);
+pub(super) struct Tunnel(BufReader<ServerWire>);
 
 impl Tunnel {
     fn open() -> Tunnel {
         Tunnel::through(ServerWire::Plain(connected()))
     }
 
-    fn through(wire: ServerWire) -> Tunnel {
+    pub(super) fn through(wire: ServerWire) -> Tunnel {
         let mut stream = BufReader::new(wire);
         let request = "GET /socket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -78,10 +78,14 @@ impl Tunnel {
     }
 
     fn echoes(&mut self) {
-        self.0.get_mut().write_all(b"echo").expect("sent");
-        let mut bytes = [0; 4];
+        self.echoes_bytes(b"echo");
+    }
+
+    pub(super) fn echoes_bytes(&mut self, sent: &[u8]) {
+        self.0.get_mut().write_all(sent).expect("sent");
+        let mut bytes = vec![0; sent.len()];
         self.0.read_exact(&mut bytes).expect("an echo");
-        assert_eq!(&bytes, b"echo");
+        assert!(bytes == sent, "{} bytes", sent.len());
     }
 
     /// Waits for its reset, in silence.
@@ -181,7 +185,7 @@ fn reloads_under_load(of: &PackagedServer, workers: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let Some((behind, command)) = of.commands(folder.path(), AT, workers) else { return };
     let Some(cable) = Cable::new(workers as u32) else { return };
-    backend(&cable, 12);
+    cable.ours.run(|| backend(12));
     let _behind = behind.map(|command| PreloadedProgram::start(&cable, command, false));
     let server = PreloadedProgram::start(&cable, command, true);
     let client = of.client(folder.path(), AT);
@@ -248,7 +252,7 @@ fn the_end_of_one_generation_leaves_the_others_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(command) = packaged(folder.path(), 1) else { return };
     let Some(cable) = Cable::new(1) else { return };
-    backend(&cable, 12);
+    cable.ours.run(|| backend(12));
     let server = PreloadedProgram::start(&cable, command, true);
     let first = wait_for_owners(&server, 1)[0];
     let open = || cable.theirs.run(Tunnel::open);
@@ -283,7 +287,7 @@ fn the_oldest_of_too_many_generations_is_reset() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(command) = packaged(folder.path(), 1) else { return };
     let Some(cable) = Cable::new(1) else { return };
-    backend(&cable, 12);
+    cable.ours.run(|| backend(12));
     let server = PreloadedProgram::start(&cable, command, true);
     wait_for_owners(&server, 1);
     let mut tunnels = vec![cable.theirs.run(Tunnel::open)];
