@@ -21,6 +21,7 @@
 //! # Ok::<(), linerate_http::client::ResponseError>(())
 //! ```
 
+mod alt_svc;
 mod body;
 mod cache;
 mod chunked;
@@ -44,6 +45,7 @@ mod spec;
 mod streamed;
 mod template;
 
+pub use alt_svc::{ALT_SERVICES, ALT_SVC_BYTES, AltService, AltServices, alt_services};
 pub use body::{Body, BodyPart};
 pub use cache::HeadCache;
 pub use error::{FaultySide, ResponseError, ResponseErrorKind, Speaks};
