@@ -159,7 +159,7 @@ impl Builder {
     }
 
     /// Which versions of HTTP it speaks. By default what the server prefers over TLS, HTTP/2 or HTTP/1.1, and HTTP/1.1
-    /// without. HTTP/3 is spoken where the program says so, [`Protocol::Http3`].
+    /// without. HTTP/3 is spoken where the program says so: [`Protocol::Http3`] or [`Protocol::AltSvc`].
     pub fn protocol(mut self, protocol: Protocol) -> Builder {
         self.options.protocol = protocol;
         self
@@ -373,7 +373,7 @@ impl Builder {
 
     /// `what` moves bytes over a transport of TCP.
     fn refuse_quic(&self, what: &str) -> Result<(), Error> {
-        if self.options.protocol != Protocol::Http3 {
+        if !matches!(self.options.protocol, Protocol::Http3 | Protocol::AltSvc) {
             return Ok(());
         }
         Err(Error::Builder(format!("HTTP/3 is over QUIC, which {what} does not have\nhint: take build()")))
@@ -382,11 +382,14 @@ impl Builder {
     /// HTTP/3 has no other way than UDP on the URL's port.
     fn check_quic(&self, target: &Target) -> Result<(), Error> {
         let problem = |what: &str| Err(Error::Builder(format!("HTTP/3 is over QUIC, {what}")));
-        if self.options.protocol != Protocol::Http3 {
+        if !matches!(self.options.protocol, Protocol::Http3 | Protocol::AltSvc) {
             return Ok(());
         }
         if cfg!(not(feature = "quic")) {
             return problem("which this build leaves out\nhint: build linerate with the feature http3");
+        }
+        if self.options.protocol == Protocol::AltSvc {
+            return Ok(());
         }
         if !target.secure {
             return problem("which always has TLS\nhint: write https://");
@@ -467,14 +470,17 @@ impl Builder {
                 self.url
             ));
         }
-        if !target.secure && o.protocol == Protocol::Either {
+        if o.protocol == Protocol::AltSvc && (o.unix.is_some() || o.proxy.is_some()) {
+            o.protocol = Protocol::Either;
+        }
+        if !target.secure && matches!(o.protocol, Protocol::Either | Protocol::AltSvc) {
             o.protocol = Protocol::Http1;
         }
         let secure = match target.secure {
             true => Some(self.secure.build(target.host(), o.protocol)?),
             false => None,
         };
-        o.secure = target.secure;
+        (o.secure, o.own_host_only) = (target.secure, target.is_given());
         o.host = target.field.clone();
         o.seed = RandomState::new().hash_one(0);
         let window = u64::from(o.usual_pipes()) * u64::from(o.depth) * 2;

@@ -189,7 +189,9 @@ impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
         let (streams, most) = match options.protocol {
             Protocol::Http1 => (Some(false), options.pipes),
             Protocol::Http2 | Protocol::Http3 => (Some(true), options.h2_connections + LEAVING),
-            Protocol::Either => (None, options.pipes.max(options.h2_connections) + LEAVING),
+            Protocol::Either | Protocol::AltSvc => {
+                (None, options.pipes.max(options.h2_connections) + LEAVING)
+            }
         };
         let connections = u32::try_from(count.max(1)).unwrap_or(u32::MAX).min(most);
         let timeout = options.timeout;

@@ -142,6 +142,12 @@ pub(super) fn spawn(
         return Ok(());
     }
     let (epoll, ready) = open(connections(options))?;
+    #[cfg(feature = "quic")]
+    if options.protocol == Protocol::AltSvc {
+        let mover = super::by_quic::mover_beside(epoll, shared, options, target, secure)?;
+        runtime.spawn(Driver::new(mover, ready));
+        return Ok(());
+    }
     runtime.spawn(Driver::new(mover_over(epoll, shared, options, target, secure), ready));
     Ok(())
 }

@@ -173,3 +173,23 @@ pub(super) const QUIC_IDLE: Duration = Duration::from_secs(30);
 /// more (RFC 9308 section 3.2).
 #[cfg(feature = "quic")]
 pub(super) const QUIC_KEEP_ALIVE: Duration = Duration::from_secs(4);
+
+/// How long an alternative that did not work is not tried, the first time and at most; each failure doubles it. Reason:
+/// a network that drops UDP does so for hours, one that a machine has just joined may not; each attempt costs some
+/// datagrams and a handshake.
+pub(super) const ALT_FIRST_PAUSE: Duration = Duration::from_secs(60);
+pub(super) const ALT_LONGEST_PAUSE: Duration = Duration::from_secs(4 * 60 * 60);
+
+/// Alternatives of an origin that did not work and are remembered. Reason: as many as one response may announce.
+pub(super) const ALT_FAILURES: usize = 16;
+
+/// Addresses of an alternative that are tried. Reason: two of each family.
+pub(super) const ALT_ADDRESSES: usize = 4;
+
+/// Nothing came for so long on a connection to an alternative: it is lost. It is a third of the time of its calls,
+/// within these. Reason: the calls go over TCP then, and have time left; signs of life that leave more often cost more
+/// than a path is worth.
+#[cfg(feature = "quic")]
+pub(super) const ALT_QUIC_IDLE: Duration = Duration::from_secs(10);
+#[cfg(feature = "quic")]
+pub(super) const ALT_QUIC_IDLE_LEAST: Duration = Duration::from_secs(2);

@@ -35,6 +35,7 @@
 //! [`Calls`] is the same as a state machine over any transport, without tokio.
 
 mod all;
+mod alternatives;
 mod beside;
 mod board;
 mod body;
@@ -47,6 +48,8 @@ mod cell;
 mod connection;
 mod counted;
 mod driver;
+#[cfg(feature = "quic")]
+mod dual;
 mod error;
 mod exchange;
 mod hosts;

@@ -11,14 +11,14 @@ use std::time::Duration;
 use linerate_http::client::HeadCache;
 use linerate_net::layer::Layered;
 use linerate_net::{Event, NetError, NetErrorKind, Time, Transport, TransportLimits};
-use tracing::{Span, debug_span};
+use tracing::{Span, debug, debug_span};
 
 use super::board::{Command, SharedBoard};
 use super::calls::{CallReading, Calls};
 use super::limits::{CLOSING_TURN, H2_WINDOW, LARGEST_REQUEST_BODY, LOOKUP_PAUSE, UNSENT_MARK, WORTH_A_PIPE};
 use super::options::{CallOptions, Protocol};
 use super::secure::Secure;
-use super::target::Target;
+use super::target::{Target, addresses_of};
 use super::waiting::Waits;
 use crate::conversation::Conversation;
 use crate::route::RouteLayer;
@@ -93,6 +93,8 @@ pub(super) struct Mover<T: Transport, C: Conversation<Reading = CallReading>> {
     lookup: Option<Lookup>,
     lookup_after: Time,
     lookup_since: Time,
+    /// Of the name of an alternative.
+    other_lookup: Option<Lookup>,
     commands: Vec<Command>,
     /// Callers that wait for a place, and how long at most.
     waits: Waits,
@@ -113,6 +115,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
             lookup: None,
             lookup_after: Time::ZERO,
             lookup_since: Time::ZERO,
+            other_lookup: None,
             commands: Vec::new(),
             waits: Waits::default(),
             timeout: calls.timeout(),
@@ -152,6 +155,19 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
                 let name = self.target.looked_up();
                 self.calls.unreachable(&format!("{name} cannot be looked up: {error}"));
             }
+        }
+    }
+
+    /// Looks up the name of an alternative that the server announced.
+    fn look_up_other(&mut self, cx: &mut Context<'_>, now: Time) {
+        if let Some((host, port)) = self.calls.take_lookup() {
+            self.other_lookup = Some(Box::pin(addresses_of(host, port)));
+        }
+        let Some(lookup) = &mut self.other_lookup else { return };
+        if let Poll::Ready(found) = lookup.as_mut().poll(cx) {
+            self.other_lookup = None;
+            let found = found.inspect_err(|why| debug!(%why, "the alternative's name cannot be looked up"));
+            self.calls.alternative_found(found.unwrap_or_else(|_| Vec::new()), now);
         }
     }
 
@@ -198,6 +214,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
         self.wakers.drain(..).for_each(Waker::wake);
         self.look_up(cx, now);
         self.calls.tick(now);
+        self.look_up_other(cx, now);
         Ok(self.calls.wants_turn())
     }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Version;
 use linerate_http::client::StreamFieldCoding;
 use linerate_http::h3::QPACK;
 use linerate_net::ConnectOptions;
@@ -28,6 +29,11 @@ pub enum Protocol {
     /// HTTP/3 alone, over QUIC (RFC 9114): to UDP on the URL's port, which must be `https`. It needs the crate's
     /// feature for it, and neither proxy nor Unix socket.
     Http3,
+    /// As [`Either`](Protocol::Either), and HTTP/3 over QUIC once a response has announced it (Alt-Svc, RFC 7838): the
+    /// client opens a connection over QUIC while calls go on over TCP, and sends later calls on it. Where QUIC does not
+    /// work they stay on TCP. Without `https`, and with a proxy or a Unix socket, it is `Either`. It needs the crate's
+    /// feature for HTTP/3.
+    AltSvc,
 }
 
 /// Options of one request. It carries them among its extensions (`http::request::Builder::extension`), through all
@@ -112,6 +118,8 @@ pub struct CallOptions {
     pub connection_info: bool,
     /// Requests go to an `https` server.
     pub secure: bool,
+    /// Alternatives on other hosts than the server's do not count: the program said where connections go.
+    pub(super) own_host_only: bool,
     /// The profile by which a layer of the transport treats the connections.
     pub profile: linerate_net::Profile,
     /// Determines the random part of pauses.
@@ -123,9 +131,14 @@ impl CallOptions {
         ConnectOptions { profile: self.profile, unix: self.unix.clone(), ..ConnectOptions::default() }
     }
 
-    /// How the fields of requests on streams are encoded.
-    pub(super) fn field_coding(&self) -> StreamFieldCoding {
-        if self.protocol == Protocol::Http3 { QPACK } else { StreamFieldCoding::HPACK }
+    /// How the fields of requests on streams of a connection are encoded, by its version of HTTP.
+    pub(super) fn field_coding(version: Version) -> StreamFieldCoding {
+        if version == Version::HTTP_3 { QPACK } else { StreamFieldCoding::HPACK }
+    }
+
+    /// The version of HTTP that it speaks on streams from the beginning.
+    pub(super) fn first_streams(&self) -> Version {
+        if self.protocol == Protocol::Http3 { Version::HTTP_3 } else { Version::HTTP_2 }
     }
 
     /// Connections by HTTP/1.1 while responses are quick.
@@ -166,6 +179,7 @@ impl Default for CallOptions {
             timings: false,
             connection_info: false,
             secure: false,
+            own_host_only: false,
             profile: linerate_net::Profile::default(),
             seed: 0,
         }

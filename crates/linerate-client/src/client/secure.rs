@@ -52,7 +52,7 @@ impl SecureOptions {
             options.identity = Some(Identity::from_pem(chain, key).map_err(problem)?);
         }
         options.alpn = match protocol {
-            Protocol::Either => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            Protocol::Either | Protocol::AltSvc => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
             Protocol::Http1 => vec![b"http/1.1".to_vec()],
             Protocol::Http2 => vec![b"h2".to_vec()],
             Protocol::Http3 => vec![b"h3".to_vec()],
@@ -60,7 +60,13 @@ impl SecureOptions {
         if protocol == Protocol::Http3 {
             options.least = linerate_tls::Version::Tls13;
         }
-        Ok(Secure { config: options.build().map_err(problem)?, name })
+        let config = options.build().map_err(problem)?;
+        let mut quic = Arc::clone(&config);
+        if protocol == Protocol::AltSvc {
+            (options.alpn, options.least) = (vec![b"h3".to_vec()], linerate_tls::Version::Tls13);
+            quic = options.build().map_err(problem)?;
+        }
+        Ok(Secure { config, quic, name })
     }
 }
 
@@ -68,6 +74,9 @@ impl SecureOptions {
 #[derive(Clone)]
 pub(super) struct Secure {
     config: Arc<ClientConfig>,
+    /// Of connections over QUIC.
+    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "nothing speaks QUIC"))]
+    quic: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
@@ -75,7 +84,7 @@ impl Secure {
     /// What QUIC makes its handshakes with, and the name that the server must prove.
     #[cfg(feature = "quic")]
     pub(super) fn quic(&self) -> (Arc<ClientConfig>, String) {
-        (Arc::clone(&self.config), self.name.to_str().into_owned())
+        (Arc::clone(&self.quic), self.name.to_str().into_owned())
     }
 
     /// A layer whose connections go through the tunnel of a proxy and speak TLS, and their profile; without either

@@ -66,6 +66,11 @@ impl Target {
         self.given = addresses;
     }
 
+    /// The program said to which addresses connections go.
+    pub(super) fn is_given(&self) -> bool {
+        !self.given.is_empty()
+    }
+
     /// Connections go to this proxy.
     pub(super) fn go_through(&mut self, host: String, port: u16) {
         self.proxy = Some((host, port));
@@ -111,17 +116,22 @@ impl Target {
             return Ok(self.addresses());
         }
         let (host, port) = self.proxy.unwrap_or((self.host, self.port));
-        if tokio::runtime::Handle::try_current().is_ok() {
-            return Ok(tokio::net::lookup_host((host, port)).await?.collect());
-        }
-        // The system's resolver waits.
-        let (tell, told) = tokio::sync::oneshot::channel();
-        std::thread::Builder::new().name("lookup".to_owned()).spawn(move || {
-            // The client may have ended meanwhile.
-            let _ = tell.send((host, port).to_socket_addrs().map(Iterator::collect));
-        })?;
-        told.await.unwrap_or_else(|_| Err(io::Error::other("the lookup broke off")))
+        addresses_of(host, port).await
     }
+}
+
+/// All addresses of a name, by the system's resolver.
+pub(super) async fn addresses_of(host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if tokio::runtime::Handle::try_current().is_ok() {
+        return Ok(tokio::net::lookup_host((host, port)).await?.collect());
+    }
+    // The system's resolver waits.
+    let (tell, told) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().name("lookup".to_owned()).spawn(move || {
+        // The client may have ended meanwhile.
+        let _ = tell.send((host, port).to_socket_addrs().map(Iterator::collect));
+    })?;
+    told.await.unwrap_or_else(|_| Err(io::Error::other("the lookup broke off")))
 }
 
 #[cfg(test)]

@@ -81,7 +81,8 @@ impl Template {
         let streamed = match options.protocol {
             Protocol::Http1 => None,
             _ => {
-                let (spec, coding) = (self.spec_for(&host)?, options.field_coding());
+                let (spec, coding) =
+                    (self.spec_for(&host)?, CallOptions::field_coding(options.first_streams()));
                 Some(StreamTemplate::compile_coded(&spec, &[], target.secure, coding))
             }
         };

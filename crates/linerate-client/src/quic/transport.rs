@@ -117,6 +117,12 @@ impl<D: Datagrams> QuicTransport<D> {
         Arc::clone(&self.totals)
     }
 
+    /// The network below.
+    #[cfg(test)]
+    pub(crate) fn net(&mut self) -> &mut D {
+        &mut self.net
+    }
+
     fn count(&self, count: impl FnOnce(&mut QuicTotals)) {
         count(&mut self.totals.lock().unwrap_or_else(PoisonError::into_inner));
     }

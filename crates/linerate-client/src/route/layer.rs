@@ -13,6 +13,9 @@ use super::preamble::{Introduction, Preamble};
 /// The profile of connections that have a route of their own.
 pub const ROUTED: Profile = Profile(1);
 
+/// The profile of connections over QUIC, where a transport has both ways.
+pub const BY_QUIC: Profile = Profile(2);
+
 /// Makes the sessions of one thread.
 pub struct RouteLayer {
     preamble: Option<Arc<Preamble>>,

@@ -10,6 +10,6 @@ pub mod no_proxy;
 mod preamble;
 mod proxy;
 
-pub use layer::{ROUTED, RouteLayer, RouteSession};
+pub use layer::{BY_QUIC, ROUTED, RouteLayer, RouteSession};
 pub use preamble::{HaproxyVersion, Preamble, ProxySilence};
 pub use proxy::{NamedProxy, Proxy, ProxyProblem, authority, decode_percent};

@@ -20,10 +20,15 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             // Nothing was sent on it.
             let failure = self.not_opened(conn, loss, reason);
             self.transport.close(conn, loss.close());
+            if pipe.beside.alternative.is_some() {
+                return self.alternative_unreached(&pipe, &failure.words, now);
+            }
             return self.connect_failed(pipe.beside.attempt, failure, now);
         }
         self.transport.close(conn, loss.close());
-        if pipe.conversation.in_flight() == 0 && loss.by_peer() {
+        if pipe.beside.alternative.is_some() {
+            self.alternative_lost(&pipe, loss, now);
+        } else if pipe.conversation.in_flight() == 0 && loss.by_peer() {
             let heard = pipe.beside.heard;
             self.idle.closed_after(if heard == now { pipe.beside.silence } else { now - heard }, now);
         }
@@ -55,7 +60,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         for slot in 0..self.pool.slots() {
             self.sweep_pipe(slot, now);
         }
-        if self.streams == Some(true) {
+        if self.streams == Some(true) || self.second_way.is_followed {
             self.sweep_streams(now);
         }
         if !self.streaming.is_empty() {
@@ -74,7 +79,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             self.statistics.given_up += 1;
             return self.lose(conn, &Loss::TimedOut, now);
         }
-        let idle = self.usable_idle(false);
+        let idle = self.pool.at(slot).map(|pipe| self.usable_idle_of(pipe)).unwrap_or_default();
         let Some(pipe) = self.pool.at_mut(slot) else { return };
         let (conn, conversation) = (pipe.conn, &pipe.conversation);
         if !pipe.established {

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use http::Version;
+use linerate_http::client::StreamFieldCoding;
 use linerate_net::{Close, Conn, NetError, Time, Transport};
 use tracing::debug;
 
@@ -13,6 +15,7 @@ use super::{CallReading, Calls, PipeState};
 use crate::client::error::{Error, ErrorDetail};
 use crate::client::limits::{LARGEST_REQUEST_BODY, ROOM_PAUSE, UNSENT_MARK};
 use crate::client::mover::lacks_room;
+use crate::client::options::CallOptions;
 use crate::client::proxy::ConnectFailure;
 use crate::conversation::{Conversation, Out};
 use crate::{Failure, PooledConnection, RequestsEnd, Run, Stamp, connect_words};
@@ -24,6 +27,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if !self.has_waiting() {
             return;
         }
+        self.choose_way(now);
         self.list_candidates(now);
         let mut left = self.candidates.len() as u32;
         for at in 0..self.candidates.len() {
@@ -69,15 +73,17 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     fn list_candidates(&mut self, now: Time) {
         let slow_after = self.slow_after();
         self.candidates.clear();
-        let adapts = self.options.adapts && self.streams == Some(false);
+        let adapts = self.options.adapts && self.on_streams() == Some(false);
         let (mut alone, mut stalled, mut usable) = (0, 0, 0);
         let fresh = self.usable_idle(!self.queues.alone.is_empty());
         self.in_use = 0;
         for slot in 0..self.pool.slots() {
             let Some(pipe) = self.pool.at_mut(slot) else { continue };
             let (conn, in_flight) = (pipe.conn, pipe.conversation.in_flight());
-            if in_flight == 0 && pipe.established && now - pipe.beside.heard >= fresh {
-                // The server is about to close it.
+            let (is_taking, is_second) = (self.second_way.takes(pipe), pipe.beside.alternative.is_some());
+            let fresh = if is_second { self.options.idle_timeout } else { fresh };
+            if in_flight == 0 && pipe.established && (!is_taking || now - pipe.beside.heard >= fresh) {
+                // The server is about to close it, or calls go another way.
                 if let Some(pipe) = self.pool.remove(conn) {
                     self.leave(pipe, Close::AfterPeer);
                 }
@@ -102,7 +108,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             stalled += u32::from(slow);
             usable += u32::from(!slow);
             // Quick responses come together on a few, so that many leave in one system call.
-            if (!adapts || usable <= self.wanted) && self.room(conn) > 0 {
+            if is_taking && (!adapts || usable <= self.wanted) && self.room(conn) > 0 {
                 self.candidates.push((slow, in_flight, conn));
             }
         }
@@ -124,8 +130,10 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.connects_failed == 0 && self.pool.opening.has_room() && self.missing_pipes() > 0
     }
 
-    fn has_quick_pipe(&mut self) -> bool {
-        (0..self.pool.slots()).any(|slot| self.pool.at_mut(slot).is_some_and(|pipe| !pipe.beside.slow))
+    fn has_quick_pipe(&self) -> bool {
+        let is_quick =
+            |pipe: &PooledConnection<C, PipeState>| !pipe.beside.slow && self.second_way.takes(pipe);
+        (0..self.pool.slots()).any(|slot| self.pool.at(slot).is_some_and(is_quick))
     }
 
     /// Requests that a pipe may take now.
@@ -200,8 +208,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 return;
             }
             let unsent = self.transport.unsent(conn);
+            let coding = self.field_coding(conn);
             let Calls { pool, calls, options, out, frames, .. } = self;
-            let mut writing = Writing::new(calls, options, out);
+            let mut writing = Writing::new(calls, options, coding, out);
             if let Err(error) = pool.send_pending_on(conn, &mut writing, frames.beside(unsent)) {
                 return self.send_failed(conn, error, now);
             }
@@ -297,18 +306,25 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             }
             self.carried(conn).requests += 1;
         }
+        let coding = self.field_coding(conn);
         let Calls { pool, calls, options, out, frames, .. } = self;
-        let mut writing = Writing::new(calls, options, out);
+        let mut writing = Writing::new(calls, options, coding, out);
         if let Err(error) = pool.begin_on(conn, run, &mut writing, frames) {
             self.send_failed(conn, error, now);
         }
+    }
+
+    /// How the fields of requests on a connection are encoded, if it has streams.
+    fn field_coding(&mut self, conn: Conn) -> StreamFieldCoding {
+        let version = self.pool.get_mut(conn).map_or(Version::HTTP_11, |pipe| pipe.beside.version);
+        CallOptions::field_coding(version)
     }
 
     /// A request that must be alone, and is the oldest, has a pipe kept free for it.
     fn reserve(&mut self) {
         let order = |id: Option<&u64>| id.and_then(|id| Some(self.calls.get(*id)?.order));
         let Some(alone) = order(self.queues.alone.front()) else { return };
-        if self.streams == Some(true) {
+        if self.on_streams() == Some(true) {
             return;
         }
         let is_oldest = order(self.queues.usual.front()).is_none_or(|first| alone <= first);
@@ -322,7 +338,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 return;
             }
             let in_flight = pipe.conversation.in_flight();
-            if pipe.established && !pipe.beside.alone && best.is_none_or(|(least, _)| in_flight < least) {
+            let is_here = pipe.established && pipe.beside.alternative.is_none();
+            if is_here && !pipe.beside.alone && best.is_none_or(|(least, _)| in_flight < least) {
                 best = Some((in_flight, slot));
             }
         }
@@ -341,17 +358,20 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// Pipes that may be opened beside those that are there. Before the first has agreed on a protocol it is the only
     /// one; of HTTP/2 one serves many requests.
     fn missing_pipes(&self) -> u32 {
-        let most = match self.streams {
+        let streams = self.on_streams();
+        let most = match streams {
             None => 1,
             Some(true) if self.options.h2_adapts && !self.is_slow() => 1,
             Some(true) => self.options.h2_connections,
             Some(false) if self.options.adapts => self.wanted,
             Some(false) => self.options.pipes,
         };
-        let leaving =
-            |pipe: &PooledConnection<C, PipeState>| pipe.established && pipe.conversation.is_leaving();
-        let leaving = match self.streams {
-            Some(false) => 0,
+        let leaving = |pipe: &PooledConnection<C, PipeState>| {
+            let is_leaving = streams != Some(false) && pipe.established && pipe.conversation.is_leaving();
+            is_leaving || self.second_way.is_extra(pipe)
+        };
+        let leaving = match (streams, self.second_way.is_followed) {
+            (Some(false), false) => 0,
             _ => (0..self.pool.slots()).filter(|slot| self.pool.at(*slot).is_some_and(leaving)).count(),
         };
         most.saturating_sub(self.pool.opening.open() - leaving as u32)
@@ -367,15 +387,20 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if !self.has_waiting() || self.addresses.is_empty() || now < self.connect_after {
             return;
         }
-        self.race(now);
+        let is_second = self.second_way.is_used;
+        if !is_second {
+            self.race(now);
+        }
         let being_opened = (0..self.pool.slots())
-            .filter(|slot| self.pool.at_mut(*slot).is_some_and(|pipe| !pipe.established))
+            .filter_map(|slot| self.pool.at(slot))
+            .filter(|pipe| !pipe.established && pipe.beside.alternative.is_some() == is_second)
             .count();
         let again = usize::from(self.pool.has_again());
         let missing = (self.waiting() + again).saturating_sub(being_opened) as u32;
         let missing = missing.min(self.missing_pipes());
         for _ in 0..self.pool.opening.this_turn(now).min(missing) {
-            if !self.open_one(now) {
+            let opened = if is_second { self.open_alternative(now) } else { self.open_one(now) };
+            if !opened {
                 return;
             }
         }
@@ -418,7 +443,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             self.connect_after = now;
             return;
         }
-        let alone = !(0..self.pool.slots()).any(|slot| self.pool.at_mut(slot).is_some_and(|p| p.established));
+        // What is being opened the other way may still take what waits.
+        let may_take = |p: &PooledConnection<C, PipeState>| p.established || p.beside.alternative.is_some();
+        let alone = !(0..self.pool.slots()).any(|slot| self.pool.at(slot).is_some_and(may_take));
         self.pool.opening.failed(now, alone);
         // Clients that lost the same server come back at different times.
         let pause = self.pool.opening.next(now).nanos_since(now);

@@ -6,6 +6,7 @@
 //! * `idle`: how long a server keeps an idle connection.
 //! * `growth`: how many pipes the pace of responses is worth.
 //! * `reaching`: which address it is opened to.
+//! * `second_way`: connections to an alternative that the server announced.
 //! * `response`: which response belongs to which call.
 //! * `streaming`: bodies that come and go piece by piece.
 //! * `ending`: what becomes of calls whose pipe is lost or whose time is over.
@@ -18,6 +19,7 @@ mod queues;
 mod reaching;
 mod request;
 mod response;
+mod second_way;
 mod streamed;
 mod streaming;
 mod table;
@@ -45,6 +47,7 @@ use self::queues::Queues;
 use self::reaching::{Attempt, Round};
 use self::request::{Nature, OutgoingRequests};
 use self::response::{HeadReader, PartialResponse, PipeTimes, Reader, ReadingRules, SeenByReader};
+use self::second_way::SecondWay;
 use self::table::{CallTable, OpenCall, Terms, Unanswered};
 use super::connection::{ConnectionInfo, ConnectionTls};
 use super::error::{Error, Phase};
@@ -55,7 +58,7 @@ use super::proxy::ConnectFailure;
 use super::statistics::{PipeStatistics, Statistics};
 use super::timings::Timings;
 use crate::conversation::Conversation;
-use crate::{Loss, Pool, PoolAction, PoolOptions, PooledConnection};
+use crate::{Loss, Pool, PoolAction, PoolOptions, PooledConnection, Resend};
 
 /// The state of a pipe beside its conversation.
 #[derive(Debug, Default)]
@@ -82,6 +85,8 @@ struct PipeState {
     discarding: Option<Time>,
     /// The attempt that opened it.
     attempt: Option<Attempt>,
+    /// The number of the alternative that it leads to, if it goes the second way.
+    alternative: Option<u32>,
     statistics: PipeStatistics,
 }
 
@@ -169,6 +174,7 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     /// Which of them is next, without end.
     address: usize,
     round: Round,
+    second_way: SecondWay,
     /// All addresses have failed since they were looked up, and none was reached.
     unreached: bool,
     /// The server keeps connections open: requests may follow each other (RFC 9112 section 9.3.2).
@@ -217,7 +223,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let streams = match options.protocol {
             Protocol::Http1 => Some(false),
             Protocol::Http2 | Protocol::Http3 => Some(true),
-            Protocol::Either => None,
+            Protocol::Either | Protocol::AltSvc => None,
         };
         let pool = PoolOptions {
             connections,
@@ -226,8 +232,14 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             timeout: options.timeout,
             resend: options.resend,
         };
-        let rules =
-            ReadingRules { max_head: options.max_head, max_body: options.max_body, tag: options.tag.clone() };
+        let second_way = SecondWay::new(&options);
+        let rules = ReadingRules {
+            max_head: options.max_head,
+            max_body: options.max_body,
+            tag: options.tag.clone(),
+            follows: second_way.is_followed,
+            resends: options.resend != Resend::Never,
+        };
         Calls {
             transport,
             rules,
@@ -246,6 +258,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             addresses: reaching::interleave(addresses),
             address: 0,
             round: Round::default(),
+            second_way,
             unreached: false,
             persistent: false,
             connects_failed: 0,
@@ -314,7 +327,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             Event::Connected { conn, at, tcp_at } => self.connected(conn, at, tcp_at, now),
             Event::Readable { conn, data } => self.readable(conn, data, now),
             Event::Failed { conn, error } => self.lose(conn, &Loss::Net(error), now),
-            Event::Drained { conn } if self.streams == Some(true) => self.speak.push(conn),
+            Event::Drained { conn } if self.has_streams(conn) => self.speak.push(conn),
             Event::Drained { .. } | Event::Woken | Event::Accepted { .. } => {}
         }
     }
@@ -451,6 +464,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if let Err(why) = self.pool.agreed(conn, self.transport.protocol(conn)) {
             if let Some(pipe) = self.pool.remove(conn) {
                 self.transport.close(conn, Close::Abort);
+                if pipe.beside.alternative.is_some() {
+                    return self.alternative_unreached(&pipe, &why.to_string(), now);
+                }
                 let failure = ConnectFailure::of_server(why.to_string());
                 self.connect_failed(pipe.beside.attempt, failure, now);
             }
@@ -459,8 +475,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let Some(since) = self.pool.established(conn, at) else { return };
         self.pace.handshake(tcp_at - since);
         let opened = (tcp_at - since, at - tcp_at);
-        (self.connects_failed, self.unreached) = (0, false);
-        self.round.forget_failures();
+        let is_alternative = self.pool.get_mut(conn).is_some_and(|pipe| pipe.beside.alternative.is_some());
+        if !is_alternative {
+            (self.connects_failed, self.unreached) = (0, false);
+            self.round.forget_failures();
+        }
         self.statistics.connected += 1;
         self.reached(conn);
         if let Some(pipe) = self.pool.get_mut(conn) {
@@ -468,7 +487,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             pipe.beside.times.number = self.statistics.connected - 1;
             (pipe.beside.times.connect, pipe.beside.times.tls) = opened;
             let streams = pipe.conversation.has_streams();
-            self.streams = Some(streams);
+            if !is_alternative {
+                self.streams = Some(streams);
+            }
             pipe.beside.version = match self.transport.protocol(conn) {
                 Some(b"h3") => Version::HTTP_3,
                 _ if streams => Version::HTTP_2,
@@ -525,8 +546,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             ..
         } = self;
         let (mut streams, mut waits_since, mut version) = (false, None, Version::HTTP_11);
+        let mut is_alternative = false;
         if let Some(pipe) = pool.get_mut(conn) {
-            version = pipe.beside.version;
+            (version, is_alternative) = (pipe.beside.version, pipe.beside.alternative.is_some());
             pipe.beside.silence = now - std::mem::replace(&mut pipe.beside.heard, now);
             streams = pipe.conversation.has_streams();
             if !streams && !pipe.conversation.in_response() {
@@ -542,8 +564,21 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         };
         let lookup = *lookup;
         let connection = pool.get_mut(conn).and_then(|pipe| pipe.beside.connection());
-        let mut reader =
-            Reader { rules, version, heads, calls, done, news, meter, now, seen, times, connection, lookup };
+        let mut reader = Reader {
+            rules,
+            version,
+            is_alternative,
+            heads,
+            calls,
+            done,
+            news,
+            meter,
+            now,
+            seen,
+            times,
+            connection,
+            lookup,
+        };
         let before = reader.done.len();
         let received = pool.receive(data, now, transport, &mut reader);
         let seen = reader.seen;
@@ -560,6 +595,10 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             self.doubt(conn, before);
         }
         self.requeue(seen.robbed);
+        if let Some((services, age)) = &seen.announced {
+            self.second_way.heard(services, *age, now);
+        }
+        self.send_elsewhere(seen.misdirected, now);
         self.pause_full(seen.full);
         for (id, trouble) in seen.useless {
             self.pool.cancel(conn, id);
@@ -613,6 +652,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         pipe.beside.statistics.responses += u64::from(count);
         pipe.beside.since_idle += u64::from(count);
         pipe.beside.alone &= pipe.conversation.in_flight() > 0;
+        if pipe.beside.alternative.is_some() {
+            self.second_way.answered(pipe);
+        }
         self.carried(conn).responses += u64::from(count);
     }
 
@@ -694,9 +736,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// When the first connection has been idle for too long, or took too long to open.
     fn idle_until(&self, now: Time) -> Time {
-        let (o, idle) = (&self.options, self.usable_idle(false));
+        let o = &self.options;
         let end = |pipe: &PooledConnection<C, PipeState>| match pipe.established {
-            true => (pipe.beside.heard + idle).min(pipe.beside.progress + o.idle_timeout),
+            true => {
+                (pipe.beside.heard + self.usable_idle_of(pipe)).min(pipe.beside.progress + o.idle_timeout)
+            }
             false => pipe.since + o.connect_timeout,
         };
         let ends = (0..self.pool.slots()).filter_map(|slot| self.pool.at(slot)).map(end);

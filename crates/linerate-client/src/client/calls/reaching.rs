@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use linerate_net::{Close, Conn, Time, Transport};
 
-use super::{CallReading, Calls};
+use super::{CallReading, Calls, PipeState};
+use crate::PooledConnection;
 use crate::client::limits::ATTEMPT_DELAY;
 use crate::conversation::Conversation;
 
@@ -47,6 +48,13 @@ pub(super) struct Attempt {
     round: u32,
 }
 
+impl Attempt {
+    /// One that is no part of any round.
+    pub(super) fn beside(to: SocketAddr) -> Attempt {
+        Attempt { to, round: 0 }
+    }
+}
+
 /// Addresses that have failed in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tried {
@@ -82,7 +90,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         from.iter().chain(before).copied().find(|to| fits(*to))
     }
 
-    fn current(&self) -> usize {
+    pub(super) fn current(&self) -> usize {
         self.address % self.addresses.len().max(1)
     }
 
@@ -107,10 +115,14 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if self.addresses.len() < 2 {
             return;
         }
-        let Some(to) = self.pool.get_mut(conn).and_then(|pipe| pipe.beside.to()) else { return };
+        let reached = self.pool.get_mut(conn).filter(|pipe| pipe.beside.alternative.is_none());
+        let Some(to) = reached.and_then(|pipe| pipe.beside.to()) else { return };
         self.address = self.addresses.iter().position(|known| *known == to).unwrap_or(0);
         for slot in 0..self.pool.slots() {
-            let Some(pipe) = self.pool.at(slot).filter(|pipe| !pipe.established) else { continue };
+            let is_attempt = |pipe: &&PooledConnection<C, PipeState>| {
+                !pipe.established && pipe.beside.alternative.is_none()
+            };
+            let Some(pipe) = self.pool.at(slot).filter(is_attempt) else { continue };
             let other = pipe.conn;
             if other != conn && pipe.beside.to() != Some(to) && self.pool.remove(other).is_some() {
                 self.transport.close(other, Close::Now);
@@ -124,6 +136,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let (mut newest, mut tried) = (Time::ZERO, self.round.failed.clone());
         let mut opening = 0;
         for pipe in (0..self.pool.slots()).filter_map(|slot| self.pool.at(slot)) {
+            if pipe.beside.alternative.is_some() {
+                continue;
+            }
             if pipe.established {
                 return;
             }

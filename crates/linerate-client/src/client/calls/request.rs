@@ -261,11 +261,11 @@ impl<'a> Writing<'a> {
     pub(super) fn new(
         calls: &'a CallTable,
         options: &'a CallOptions,
+        coding: StreamFieldCoding,
         out: &'a mut OutgoingRequests,
     ) -> Writing<'a> {
         let CallOptions { host, tag, secure, proxy, .. } = options;
         let forwarder = proxy.as_ref().filter(|proxy| proxy.forwards());
-        let coding = options.field_coding();
         Writing { calls, host, tag: tag.as_ref(), secure: *secure, coding, forwarder, out }
     }
 }

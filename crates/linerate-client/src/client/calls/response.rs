@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName};
+use http::header::{AGE, ALT_SVC, CONNECTION, CONTENT_LENGTH, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
-use linerate_http::client::{Fields, FramingDoubt, HeadView};
+use linerate_http::client::{AltServices, Fields, FramingDoubt, HeadView, alt_services};
 use linerate_net::Time;
 
 use super::streamed::News;
@@ -25,6 +25,8 @@ pub struct CallReading {
     id: u64,
     /// Its body goes to the owner as it comes.
     streaming: bool,
+    /// It says that the request belongs on another connection, where it goes next.
+    misdirected: bool,
     fields: HeaderMap,
     version: Version,
     persistent: bool,
@@ -84,9 +86,21 @@ struct HeadFacts {
     doubt: Option<FramingDoubt>,
     /// Seconds for which the server keeps the connection when it is idle.
     keep_alive: Option<u32>,
+    /// It announces alternatives, or that there are none.
+    announces: bool,
 }
 
+/// Misdirected Request (RFC 9110 section 15.5.20).
+const MISDIRECTED: u16 = 421;
+
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
+/// What a response announces (RFC 7838 section 3), and how old it is (RFC 9111 section 5.1).
+fn announced(fields: &HeaderMap) -> Option<(AltServices, Duration)> {
+    let values: Vec<&[u8]> = fields.get_all(ALT_SVC).iter().map(HeaderValue::as_bytes).collect();
+    let age = fields.get(AGE).and_then(|age| age.to_str().ok()?.trim().parse().ok()).unwrap_or(0);
+    Some((alt_services(&values.join(&b','))?, Duration::from_secs(age)))
+}
 
 /// `timeout=5, max=100` (RFC 2068 section 19.7.1.1).
 fn kept_for(value: &HeaderValue) -> Option<u32> {
@@ -105,6 +119,7 @@ impl HeadFacts {
             persistent: !fields.get_all(CONNECTION).iter().any(closes),
             doubt: head.framing_doubt(),
             keep_alive: fields.get(KEEP_ALIVE).and_then(kept_for),
+            announces: fields.contains_key(ALT_SVC),
         }
     }
 }
@@ -175,6 +190,10 @@ pub(super) struct ReadingRules {
     pub(super) max_head: usize,
     pub(super) max_body: usize,
     pub(super) tag: Option<HeaderName>,
+    /// Alternatives that responses announce are of interest.
+    pub(super) follows: bool,
+    /// Requests may be sent again.
+    pub(super) resends: bool,
 }
 
 /// Reads responses for the calls they belong to, and hears how the other calls ended.
@@ -182,6 +201,8 @@ pub(super) struct Reader<'a> {
     pub(super) rules: &'a ReadingRules,
     /// The connection's version of HTTP; by HTTP/1.1 each head says its own.
     pub(super) version: Version,
+    /// The connection leads to an alternative.
+    pub(super) is_alternative: bool,
     pub(super) heads: &'a mut HeadReader,
     pub(super) calls: &'a mut CallTable,
     pub(super) done: &'a mut Vec<Done>,
@@ -233,6 +254,10 @@ pub(super) struct SeenByReader {
     pub(super) partial: PartialResponse,
     /// Of responses on streams: those that are useless.
     pub(super) useless: Vec<(u64, Trouble)>,
+    /// Alternatives that were announced, and how old that is.
+    pub(super) announced: Option<(AltServices, Duration)>,
+    /// Calls that an alternative did not answer for (421).
+    pub(super) misdirected: Vec<u64>,
     /// Calls whose owner should take some of the response first.
     pub(super) full: Vec<u64>,
     /// A tag named no request in flight: nothing of the connection can be trusted any more.
@@ -307,6 +332,12 @@ impl Reader<'_> {
                 is_here
             }
         }
+    }
+
+    /// Whether a request that the connection's end does not answer for goes another way: all of it must be here.
+    fn may_go_elsewhere(&self, id: u64) -> bool {
+        let is_whole = |call: &OpenCall| call.upload().is_none();
+        self.is_alternative && self.rules.resends && self.calls.get(id).is_some_and(is_whole)
     }
 
     /// The owner gets the head at once.
@@ -388,7 +419,7 @@ impl Responses for Reader<'_> {
     }
 
     fn head(&mut self, reading: &mut CallReading, _: u16, head: &HeadView<'_>) -> Whose {
-        let most = self.rules.max_head;
+        let (most, status) = (self.rules.max_head, head.status());
         *reading = CallReading { id: reading.id, ..CallReading::default() };
         reading.version = match head.version_minor() {
             _ if self.streams() => self.version,
@@ -401,17 +432,22 @@ impl Responses for Reader<'_> {
         if head.raw().len() > most {
             reading.trouble = Some(Trouble::TooLarge(FailedPart::Head, most));
         } else if let Some((fields, facts)) = self.heads.read(head) {
-            let HeadFacts { length, persistent, doubt, keep_alive } = facts;
+            let HeadFacts { length, persistent, doubt, keep_alive, announces } = facts;
+            reading.misdirected = status == MISDIRECTED && self.may_go_elsewhere(reading.id);
+            // RFC 7838 section 6.
+            if announces && self.rules.follows && status != MISDIRECTED {
+                self.seen.announced = announced(&fields).or(self.seen.announced.take());
+            }
             self.seen.keep_alive = keep_alive.or(self.seen.keep_alive);
             reading.fields = fields;
             reading.persistent = persistent && head.version_minor() > 0;
             reading.trouble = doubt.filter(|_| !self.streams()).map(Trouble::BadFraming);
-            let is_streamed = |call: &OpenCall| is_known && call.streaming.is_some();
+            let is_streamed = |call: &OpenCall| is_known && call.streaming.is_some() && !reading.misdirected;
             reading.streaming = self.calls.get(reading.id).is_some_and(is_streamed);
             if reading.trouble.is_some() {
                 reading.streaming = false;
             } else if reading.streaming {
-                self.begin_streaming(reading, head.status());
+                self.begin_streaming(reading, status);
             } else if length > 0 && length <= self.rules.max_body {
                 reading.body.reserve_exact(length.min(RESERVED_BODY));
             }
@@ -425,7 +461,8 @@ impl Responses for Reader<'_> {
     }
 
     fn body(&mut self, reading: &mut CallReading, _: u16, piece: &[u8]) {
-        if reading.trouble.is_some() || (reading.streaming && self.is_handed_on(reading.id, piece)) {
+        let is_useless = reading.trouble.is_some() || reading.misdirected;
+        if is_useless || (reading.streaming && self.is_handed_on(reading.id, piece)) {
             return;
         }
         if reading.body.len() + piece.len() > self.rules.max_body {
@@ -453,7 +490,7 @@ impl Responses for Reader<'_> {
     }
 
     fn answered(&mut self, run: &Run, _: u16, reading: &mut CallReading, response: &Whole) {
-        let CallReading { fields, version, persistent, body, trailers, trouble, .. } =
+        let CallReading { fields, version, persistent, body, trailers, trouble, misdirected, .. } =
             std::mem::take(reading);
         self.seen.partial = PartialResponse::default();
         self.seen.answered += 1;
@@ -465,6 +502,10 @@ impl Responses for Reader<'_> {
             Turn::Right => {}
             Turn::OutOfOrder => self.seen.out_of_order += 1,
             Turn::Unknown => return self.mismatched(run.first),
+        }
+        if misdirected {
+            self.seen.discarded += 1;
+            return self.seen.misdirected.push(run.first);
         }
         let whole_sent = |call: &OpenCall| call.sent.filter(|_| call.streaming.is_none());
         if let Some(sent) = self.calls.get(run.first).and_then(whole_sent) {
