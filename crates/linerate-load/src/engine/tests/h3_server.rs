@@ -1,6 +1,6 @@
 //! A server of HTTP/3 in memory that does what a script says. The tests of `linerate-client` use it too.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -71,6 +71,9 @@ pub(crate) struct Scripted {
     heard: HashMap<(QuicConn, QuicStream), (String, usize)>,
     /// The stream that it never reads, on each connection.
     pub(crate) unread: Option<u64>,
+    /// The status of its responses, and their `Alt-Svc`.
+    pub(crate) status: Rc<Cell<u16>>,
+    pub(crate) alt_svc: Rc<RefCell<Option<String>>>,
 }
 
 impl Scripted {
@@ -90,6 +93,8 @@ impl Scripted {
             asked: Rc::default(),
             heard: HashMap::new(),
             unread: None,
+            status: Rc::new(Cell::new(200)),
+            alt_svc: Rc::default(),
         }
     }
 
@@ -152,7 +157,10 @@ impl Scripted {
         if matches!(deed, Deed::Answer | Deed::Cut(_)) {
             let mut section = Vec::new();
             h3::section_prefix(&mut section);
-            h3::field_line(b":status", b"200", &mut section);
+            h3::field_line(b":status", self.status.get().to_string().as_bytes(), &mut section);
+            if let Some(value) = &*self.alt_svc.borrow() {
+                h3::field_line(b"alt-svc", value.as_bytes(), &mut section);
+            }
             h3::put_frame(frame_kind::HEADERS, &section, &mut response);
             h3::put_data_head(self.body as u64, &mut response);
             response.resize(response.len() + self.body, b'x');

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use linerate_net::datagrams::{PathFaults, SimDatagrams};
-use linerate_quic::QuicEndpoint;
+use linerate_quic::{QuicEndpoint, QuicOptions};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -15,7 +15,7 @@ use crate::client::by_quic::quic_options;
 use crate::{Failure, H3, H3Shared, QuicTransport, QuicWay, Resend};
 
 #[path = "../../../../../linerate-load/src/engine/tests/h3_server.rs"]
-mod h3_server;
+pub(super) mod h3_server;
 
 use h3_server::{CLEAN, Deed, SERVER, Scripted};
 
@@ -23,7 +23,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 type Quic = Program<QuicTransport<SimDatagrams>, H3<CallReading>>;
 /// Requests that a server saw whole.
-type Asked = Rc<RefCell<Vec<(String, usize)>>>;
+pub(super) type Asked = Rc<RefCell<Vec<(String, usize)>>>;
 
 fn quic_calls() -> CallOptions {
     CallOptions {
@@ -40,18 +40,26 @@ fn program(options: CallOptions, server: Option<Scripted>, faults: PathFaults) -
     if let Some(server) = server {
         net.serve(address(), server);
     }
+    let transport = quic_over(net, &quic_options(), &options);
+    (Program::over(transport, options, H3Shared::default()), asked)
+}
+
+pub(super) fn quic_over(
+    net: SimDatagrams,
+    quic: &QuicOptions,
+    options: &CallOptions,
+) -> QuicTransport<SimDatagrams> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(SERVER.1.as_bytes()).unwrap()).unwrap();
     let mut tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     tls.alpn_protocols = vec![b"h3".to_vec()];
-    let endpoint = QuicEndpoint::client(&quic_options(), Arc::new(tls), options.seed).unwrap();
+    let endpoint = QuicEndpoint::client(quic, Arc::new(tls), options.seed).unwrap();
     let way = QuicWay { name: "a.example".to_owned(), depth: options.streams };
-    let transport = QuicTransport::new(net, endpoint, way);
-    (Program::over(transport, options, H3Shared::default()), asked)
+    QuicTransport::new(net, endpoint, way)
 }
 
 /// How often a request came whole.
-fn count(asked: &Asked, line: &str) -> usize {
+pub(super) fn count(asked: &Asked, line: &str) -> usize {
     asked.borrow().iter().filter(|(came, _)| came == line).count()
 }
 

@@ -1,5 +1,7 @@
 //! A program's calls in memory and in virtual time.
 
+#[cfg(feature = "quic")]
+mod alternatives;
 mod deadlines;
 mod errors;
 #[cfg(feature = "quic")]
