@@ -54,18 +54,6 @@ async fn several_servers_over_quic() {
     assert!(error.to_string().contains("https://"), "{error}");
 }
 
-/// Nothing but a program that asks for it leads to HTTP/3.
-#[tokio::test]
-async fn alt_svc_alone_leads_nowhere() {
-    let server = secure_with(&["h3", "h2"], false, || echo);
-    let client = server.client().build().unwrap();
-    for _ in 0..3 {
-        let response = client.get("/").await.unwrap();
-        assert!(response.headers()["alt-svc"].to_str().unwrap().starts_with("h3="));
-        assert_eq!(response.version(), Version::HTTP_2);
-    }
-}
-
 #[test]
 fn what_quic_does_not_go_with_is_named() {
     let quic = |url| Client::builder(url).protocol(Protocol::Http3);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod alternatives;
 mod beside;
 mod cancelling;
 mod ends;

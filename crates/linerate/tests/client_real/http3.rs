@@ -22,7 +22,8 @@ fn builder(url: &str, issued: &Issued) -> Builder {
 async fn caddy_answers_each_way_of_sending_by_quic() {
     let issued = Issued::to("localhost");
     let Some(site) = real_tls::caddy(&issued) else { return };
-    let client = builder(&site.url(), &issued).timings().connection_info().build().unwrap();
+    // On a busy machine responses may be slow enough for more of them.
+    let client = builder(&site.url(), &issued).h2_connections(1).timings().connection_info().build().unwrap();
     let request = |n| Request::get(format!("/{n}")).body(Bytes::new()).unwrap();
     let mut ended = client.send_all(stream::iter((0..1000).map(request)));
     while let Some(response) = ended.next().await {
@@ -49,6 +50,31 @@ async fn caddy_answers_each_way_of_sending_by_quic() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(site.logged(), Some(1502), "each request was processed once");
+}
+
+/// Caddy announces HTTP/3 by itself.
+#[tokio::test]
+async fn caddys_alt_svc_leads_to_http3() {
+    let issued = Issued::to("localhost");
+    let Some(site) = real_tls::caddy(&issued) else { return };
+    let following = || builder(&site.url(), &issued).protocol(Protocol::AltSvc).connection_info();
+    let client = following().build().unwrap();
+    let mut versions = Vec::new();
+    for _ in 0..500 {
+        let response = client.get("/").await.unwrap();
+        assert_eq!(response.version(), response.connection().unwrap().protocol);
+        versions.push(response.version());
+        if response.version() == Version::HTTP_3 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!((versions[0], versions.last()), (Version::HTTP_2, Some(&Version::HTTP_3)));
+    let posts = (0..100).map(|n| client.post(&format!("/{n}"), "x"));
+    for posted in futures_util::future::join_all(posts).await {
+        assert_eq!(posted.unwrap().version(), Version::HTTP_3);
+    }
+    assert_eq!(client.statistics().resent, 0);
 }
 
 #[tokio::test]
