@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use linerate_net::sockets::SocketBytes;
 use linerate_net::sockets::SocketOptions;
-use linerate_net::{FlowInfo, FlowState};
+use linerate_net::{AgreedOptions, FlowInfo, FlowState};
 
 use crate::kernel;
 use crate::messages::tell_once;
@@ -146,8 +147,8 @@ impl StoredOptions {
     }
 }
 
-/// Bytes of `struct tcp_info` that are told: to `tcpi_total_retrans`.
-const TCP_INFO_BYTES: usize = 104;
+/// Bytes of `struct tcp_info` that are told: to `tcpi_rcv_wnd`.
+const TCP_INFO_BYTES: usize = 236;
 
 /// The state's number in the kernel (net/tcp_states.h).
 fn state_number(state: FlowState) -> u8 {
@@ -164,27 +165,59 @@ fn state_number(state: FlowState) -> u8 {
     }
 }
 
-/// TCP_INFO.
-pub(crate) fn tcp_info(flow: &FlowInfo) -> Vec<u8> {
+/// The options of TCPI_OPT (linux/tcp.h), and the shifts of both windows.
+fn agreed(options: AgreedOptions) -> [u8; 2] {
+    let AgreedOptions { timestamps, sack, ecn, send_shift, receive_shift } = options;
+    let flags = [timestamps, sack, send_shift.is_some(), ecn];
+    let flags = flags.iter().enumerate().map(|(bit, is_set)| u8::from(*is_set) << bit).sum();
+    [flags, send_shift.unwrap_or(0) | receive_shift.unwrap_or(0) << 4]
+}
+
+/// TCP_INFO. The book of what is told is docs/BYPASS.md.
+pub(crate) fn tcp_info(flow: &FlowInfo, bytes: SocketBytes) -> Vec<u8> {
     let mut info = vec![0; TCP_INFO_BYTES];
     info[0] = state_number(flow.state);
-    let mss = u32::from(flow.mss_bytes).max(1);
+    info[5..7].copy_from_slice(&agreed(flow.agreed));
+    let (mss, tcp) = (u32::from(flow.mss_bytes).max(1), &flow.tcp);
     let short = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let own_window = tcp.own_window.unwrap_or(0);
     let fields = [
         (8, short(flow.rto_us)),
         (16, mss),
         (20, mss),
         (24, (flow.unacked_bytes as u32).div_ceil(mss)),
         (44, short(flow.idle_ms)),
-        (68, flow.tcp.rtt_us),
-        (72, flow.tcp.rtt_us / 2),
+        (64, own_window),
+        (68, tcp.rtt_us),
+        (72, flow.rtt_variation_us),
         (76, flow.ssthresh_bytes.map_or(i32::MAX as u32, |bytes| bytes / mss)),
         (80, (flow.cwnd_bytes / mss).max(1)),
         (84, mss),
-        (100, flow.tcp.retransmits),
+        (96, own_window),
+        (100, tcp.retransmits),
+        (144, short(flow.unsent_bytes as u64)),
+        (148, tcp.min_rtt_us),
+        (152, tcp.data_segs_in),
+        (156, tcp.data_segs_out),
+        (216, tcp.dsack_dups),
+        (220, tcp.reordered),
+        (224, tcp.out_of_order),
+        (228, tcp.peer_window.unwrap_or(0)),
+        (232, own_window),
     ];
     for (at, value) in fields {
         info[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+    let unsent = flow.unsent_bytes as u64;
+    let long = [
+        (120, bytes.taken.saturating_sub(unsent + flow.unacked_bytes as u64)),
+        (128, bytes.read + flow.unread_bytes as u64),
+        (176, tcp.rwnd_limited_us),
+        (184, tcp.sndbuf_limited_us),
+        (200, bytes.taken.saturating_sub(unsent)),
+    ];
+    for (at, value) in long {
+        info[at..at + 8].copy_from_slice(&value.to_ne_bytes());
     }
     info
 }

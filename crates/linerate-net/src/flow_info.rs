@@ -58,6 +58,21 @@ impl FlowState {
     }
 }
 
+/// What the handshake agreed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgreedOptions {
+    /// RFC 7323, section 3.
+    pub timestamps: bool,
+    /// RFC 2018.
+    pub sack: bool,
+    /// RFC 3168.
+    pub ecn: bool,
+    /// Shift of the windows that the peer announces (RFC 7323, section 2); `None`: neither side scales.
+    pub send_shift: Option<u8>,
+    /// Shift of ours.
+    pub receive_shift: Option<u8>,
+}
+
 /// A snapshot of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowInfo {
@@ -81,6 +96,10 @@ pub struct FlowInfo {
     pub peer_window_bytes: u32,
     /// Payload of a full segment, bytes.
     pub mss_bytes: u16,
+    /// What the handshake agreed on.
+    pub agreed: AgreedOptions,
+    /// Variation of the round-trip time (RTTVAR of RFC 6298), microseconds; 0 before the first sample.
+    pub rtt_variation_us: u32,
     /// Current retransmission timeout (RFC 6298), microseconds.
     pub rto_us: u64,
     /// Time since the last send, or since the last sign that the peer is alive, milliseconds.

@@ -93,7 +93,7 @@ pub mod uring;
 
 pub use dialing::dial_unix;
 pub use error::{NetError, NetErrorKind};
-pub use flow_info::{FlowInfo, FlowState};
+pub use flow_info::{AgreedOptions, FlowInfo, FlowState};
 pub use host_secret::HostSecret;
 pub use input::InputFile;
 pub use limits::TransportLimits;

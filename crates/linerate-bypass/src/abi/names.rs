@@ -255,7 +255,8 @@ fn option(fd: c_int, level: c_int, name: c_int, room: usize) -> Result<Vec<u8>, 
                 Some(world.net.take_error(id).map_err(errno_of)?.unwrap_or(0).to_ne_bytes().to_vec())
             }
             (libc::IPPROTO_TCP, libc::TCP_INFO) => {
-                Some(options::tcp_info(&world.net.info(id).map_err(errno_of)?))
+                let (flow, bytes) = (world.net.info(id), world.net.bytes(id));
+                Some(options::tcp_info(&flow.map_err(errno_of)?, bytes.map_err(errno_of)?))
             }
             (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
                 let mss = world.net.info(id).map_err(errno_of)?.mss_bytes;

@@ -120,6 +120,38 @@ assert os.system("exit 3") >> 8 == 3
 assert subprocess.run(["true"], close_fds=True, preexec_fn=os.getpid).returncode == 0
 assert subprocess.run(["true"]).returncode == 0
 
+# TCP_INFO: what a program asks for, in bands that the kernel's values are in too. `s`: bytes sent, `r`: received.
+def tcp_info():
+    raw = conn.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 240)
+    assert len(raw) >= 236, len(raw)
+    word = lambda at: struct.unpack_from("I", raw, at)[0]
+    long = lambda at: struct.unpack_from("Q", raw, at)[0]
+    return raw, word, long
+
+
+raw, word, long = tcp_info()
+sent, received = long(120), long(128)
+conn.sendall(b"x" * 400)
+assert len(conn.recv(4000, socket.MSG_WAITALL)) == 4000
+raw, word, long = tcp_info()
+assert (long(120) - sent, long(128) - received) == (400, 4000), "bytes_acked, bytes_received"
+assert sent < 100 and received == 10 * sent, (sent, received)
+assert raw[0] == 1 and raw[5] & 7 == 7, "state; timestamps, SACK and window scaling"
+assert raw[6] & 15 <= 14 and 0 < raw[6] >> 4 <= 14, "shifts"
+assert 200_000 <= word(8) < 2_000_000, ("rto", word(8))
+assert word(16) == word(84) == 1448, ("snd_mss, advmss", word(16), word(84))
+assert word(24) == word(28) == word(32) == word(36) == 0, "unacked, sacked, lost, retrans"
+assert word(44) < 1000, ("last_data_sent", word(44))
+assert 0 < word(68) < 1_000_000 and word(72) <= 2 * word(68), ("rtt, rttvar", word(68), word(72))
+assert word(76) == 0x7FFFFFFF and 10 <= word(80) < 1000, ("snd_ssthresh, snd_cwnd", word(76), word(80))
+assert 14_000 < word(96) < 1 << 24, ("rcv_space", word(96))
+assert word(100) == word(144) == 0, "total_retrans, notsent_bytes"
+assert 0 < word(148) <= word(68) + 4 * word(72) + 1, ("min_rtt, rtt", word(148), word(68))
+assert word(152) >= 2 and word(156) >= 2, ("data_segs_in, data_segs_out", word(152), word(156))
+assert long(200) == long(120), ("bytes_sent", long(200))
+assert word(216) == word(220) == word(224) == 0, "dsack_dups, reord_seen, rcv_ooopack"
+assert 14_000 < word(228) < 1 << 26 and 14_000 < word(232) < 1 << 26, ("windows", word(228), word(232))
+
 # Half-closed: all that was sent arrives, and both ends see the end.
 conn.sendmsg([b"x", b"x"])
 conn.shutdown(socket.SHUT_WR)

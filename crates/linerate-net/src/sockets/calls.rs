@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use super::{IN, LONGEST_QUEUE, SocketFailure, SocketId, SocketOptions, SocketPhase, Sockets, StackSocket};
+use super::{
+    IN, LONGEST_QUEUE, SocketBytes, SocketFailure, SocketId, SocketOptions, SocketPhase, Sockets, StackSocket,
+};
 use crate::link::Link;
 use crate::{Close, ConnectOptions, FlowInfo, ListenOptions, NetError, NetErrorKind, Transport};
 
@@ -136,6 +138,9 @@ impl<L: Link> Sockets<L> {
                     break;
                 }
             }
+            if !flags.peek {
+                self.get_mut(id)?.bytes.read += got as u64;
+            }
             return Ok(got);
         }
         let (ended, shut) = (socket.ended, socket.receive_shut);
@@ -177,7 +182,10 @@ impl<L: Link> Sockets<L> {
             return Err(libc::EAGAIN.into());
         }
         match self.net.send(conn, &bytes[..len]) {
-            Ok(()) => Ok(len),
+            Ok(()) => {
+                self.get_mut(id)?.bytes.taken += len as u64;
+                Ok(len)
+            }
             Err(error) if error.kind == NetErrorKind::NoMemory => {
                 self.want_room(id);
                 Err(libc::EAGAIN.into())
@@ -302,6 +310,11 @@ impl<L: Link> Sockets<L> {
     pub fn info(&self, id: SocketId) -> Result<FlowInfo, SocketFailure> {
         let conn = self.get(id)?.conn().ok_or(libc::ENOTCONN)?;
         Ok(self.net.flow_info(conn).ok_or(libc::ENOTCONN)?)
+    }
+
+    /// What a socket has moved so far.
+    pub fn bytes(&self, id: SocketId) -> Result<SocketBytes, SocketFailure> {
+        Ok(self.get(id)?.bytes)
     }
 
     /// Free bytes of the send buffer.

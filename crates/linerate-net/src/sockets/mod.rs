@@ -45,6 +45,15 @@ pub struct SocketId {
     generation: u32,
 }
 
+/// Bytes that a socket has moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketBytes {
+    /// Those that `send` took.
+    pub taken: u64,
+    /// Those that `recv` returned.
+    pub read: u64,
+}
+
 /// A call that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketFailure {
@@ -94,6 +103,7 @@ struct StackSocket {
     failed: bool,
     /// Someone waits for room in the send buffer.
     wants_room: bool,
+    bytes: SocketBytes,
     watches: Vec<Watch>,
 }
 
@@ -110,6 +120,7 @@ impl StackSocket {
             ended: false,
             failed: false,
             wants_room: false,
+            bytes: SocketBytes::default(),
             watches: Vec::new(),
         }
     }

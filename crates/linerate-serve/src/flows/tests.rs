@@ -2,7 +2,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use linerate_net::link::sim::{Sim, SimOptions};
 use linerate_net::stack::{Stack, StackOptions};
-use linerate_net::{ConnectOptions, Event, ListenOptions, TcpInfo, Transport};
+use linerate_net::{AgreedOptions, ConnectOptions, Event, ListenOptions, TcpInfo, Transport};
 
 use super::*;
 
@@ -20,6 +20,8 @@ fn flow(port: u16, state: FlowState) -> FlowInfo {
         ssthresh_bytes: None,
         peer_window_bytes: 65_535,
         mss_bytes: 1448,
+        agreed: AgreedOptions::default(),
+        rtt_variation_us: 75,
         rto_us: 200_000,
         idle_ms: 7,
         tcp: TcpInfo { retransmits: 2, rtt_us: 150, ..TcpInfo::default() },

@@ -39,6 +39,11 @@ impl Rtt {
         self.smoothed
     }
 
+    /// Zero before the first sample.
+    pub(crate) fn variation(&self) -> u64 {
+        self.variation
+    }
+
     pub(crate) fn least(&self) -> u64 {
         self.least
     }

@@ -2,7 +2,7 @@
 
 use super::{Flow, TcpState};
 use crate::stack::options::StackLimits;
-use crate::{FlowInfo, FlowState, Time};
+use crate::{AgreedOptions, FlowInfo, FlowState, Time};
 
 impl Flow {
     /// A snapshot. No state is kept for it alone.
@@ -15,6 +15,7 @@ impl Flow {
             .max(self.timers.waiting_since)
             .max(self.agreed.ts_recent_at)
             .max(self.receive.since);
+        let agreed = &self.agreed;
         let threshold = self.congestion.threshold;
         FlowInfo {
             local: self.tuple.own(),
@@ -37,6 +38,14 @@ impl Flow {
             ssthresh_bytes: (threshold != u32::MAX).then_some(threshold),
             peer_window_bytes: self.send.wnd,
             mss_bytes: self.send.mss,
+            agreed: AgreedOptions {
+                timestamps: agreed.timestamps,
+                sack: agreed.sack,
+                ecn: agreed.ecn,
+                send_shift: agreed.scaled.then_some(agreed.scale_out),
+                receive_shift: agreed.scaled.then_some(agreed.scale_in),
+            },
+            rtt_variation_us: u32::try_from(self.rtt.variation() / 1000).unwrap_or(u32::MAX),
             rto_us: self.rtt.rto_ns(self.timers.backoff, limits) / 1000,
             idle_ms: now.nanos_since(lately) / 1_000_000,
             tcp: self.info(now),
