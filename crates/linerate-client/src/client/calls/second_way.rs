@@ -11,7 +11,7 @@ use tracing::debug;
 use super::reaching::{Attempt, interleave};
 use super::{CallReading, Calls, PipeState};
 use crate::client::alternatives::{AltMemory, AltPlace};
-use crate::client::limits::ALT_ADDRESSES;
+use crate::client::limits::{ALT_ADDRESSES, LEAVING};
 use crate::client::options::{CallOptions, Protocol};
 use crate::conversation::Conversation;
 use crate::route::BY_QUIC;
@@ -124,7 +124,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if !self.second_way.is_followed {
             return;
         }
-        let (mut is_opening, mut is_used) = (false, false);
+        let (mut is_opening, mut is_used, mut behind) = (false, false, 0);
         let way = &mut self.second_way;
         if way.place.as_ref().is_some_and(|place| !way.memory.is_known(place, now)) {
             way.leave_place();
@@ -134,9 +134,12 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 is_opening |= !pipe.established;
                 is_used |= pipe.established && !pipe.conversation.is_leaving();
             }
+            behind += u32::from(way.is_extra(pipe) && pipe.established);
         }
         way.is_used = is_used;
-        if is_used || is_opening || !matches!(way.whereabouts, Whereabouts::Known) {
+        let is_known = matches!(way.whereabouts, Whereabouts::Known);
+        // A server that announces another alternative each time gets no connection for each.
+        if is_used || is_opening || !is_known || behind >= LEAVING {
             return;
         }
         if way.addresses.is_empty() {

@@ -13,7 +13,7 @@ use super::http3::{Asked, count, quic_over};
 use super::*;
 use crate::client::by_quic::beside_options;
 use crate::client::dual::{DualConversation, DualShared, DualTransport};
-use crate::client::limits::ALT_FIRST_PAUSE;
+use crate::client::limits::{ALT_FIRST_PAUSE, LEAVING};
 use crate::{AnyShared, H2Shared, H3Shared, QuicTransport, Resend, Speaks};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -329,6 +329,27 @@ fn both_ways_together_keep_the_limits() {
         assert!((1950..2000).all(|n| server.version(n) == Version::HTTP_3));
         assert!(server.program.calls.open() <= h2_connections);
     }
+}
+
+/// Each response names another port, and each call over QUIC holds its connection.
+#[test]
+fn a_server_that_announces_another_place_each_time_gets_few_connections() {
+    let mut server = Announced::answered();
+    for n in 0..100_u16 {
+        let at = SocketAddr::new(address().ip(), 500 + n);
+        server.net().serve(at, Scripted::new(|_| Deed::Silence, 10, u64::from(n)));
+    }
+    for n in 0..100 {
+        *server.announces.lock().unwrap() = format!("h3=\":{}\"", 500 + n);
+        server.program.get(3 * n);
+        server.program.wait(5 * MS);
+        server.program.get(3 * n + 1);
+        server.program.wait(20 * MS);
+        server.program.get(3 * n + 2);
+        let most = server.program.calls.options.pipes + LEAVING + 2;
+        assert!(server.program.calls.open() <= most, "{}", server.program.calls.open());
+    }
+    server.program.run(20 * SECOND);
 }
 
 /// Each call ends once, no POST comes twice, and a GET fails by nothing that happens to QUIC alone.
