@@ -379,6 +379,22 @@ fn node_serves_from_user_space() {
     echo_server_in_user_space(node());
 }
 
+/// The program gets a listener, and does not listen itself.
+#[test]
+fn a_listener_from_before_the_program_is_in_user_space() {
+    let [ip, port] = at();
+    let file = script("inherited.py");
+    let Some(command) = python(&[file.to_str().expect("a name"), &ip, &port]) else { return };
+    let Some(cable) = Cable::new(1) else { return };
+    let _server = PreloadedProgram::start(&cable, command, true);
+    cable.theirs.run(|| {
+        let mut client = connected();
+        let mut said = [0; 4];
+        client.read_exact(&mut said).expect("a greeting");
+        assert_eq!((&said, of_the_kernel(&cable)), (b"here", 0));
+    });
+}
+
 #[test]
 fn threads_of_python_serve_from_user_space() {
     let folder = tempfile::tempdir().expect("a folder");

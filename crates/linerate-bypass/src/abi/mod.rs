@@ -23,9 +23,23 @@ use crate::table::{self, DescriptorKind};
 static AT_LOAD: extern "C" fn() = {
     extern "C" fn at_load() {
         kernel::resolve();
+        note_inherited();
     }
     at_load
 };
+
+/// A program may get its listeners from the one that has started it, and never call listen(2).
+fn note_inherited() {
+    if std::env::var_os(crate::CONFIGURATION).is_none() {
+        return;
+    }
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    // The list has a descriptor of its own, so it is read before.
+    for fd in numbers.collect::<Vec<c_int>>() {
+        names::note_listener(fd);
+    }
+}
 
 /// Who answers a call on a descriptor.
 enum CallOwner {
