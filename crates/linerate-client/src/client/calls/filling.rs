@@ -80,7 +80,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         for slot in 0..self.pool.slots() {
             let Some(pipe) = self.pool.at_mut(slot) else { continue };
             let (conn, in_flight) = (pipe.conn, pipe.conversation.in_flight());
-            let (is_taking, is_second) = (self.second_way.takes(pipe), pipe.beside.alternative.is_some());
+            let (is_taking, is_second) =
+                (self.second_way.takes(pipe.beside.alternative), pipe.beside.alternative.is_some());
             let fresh = if is_second { self.options.idle_timeout } else { fresh };
             if in_flight == 0 && pipe.established && (!is_taking || now - pipe.beside.heard >= fresh) {
                 // The server is about to close it, or calls go another way.
@@ -131,8 +132,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     fn has_quick_pipe(&self) -> bool {
-        let is_quick =
-            |pipe: &PooledConnection<C, PipeState>| !pipe.beside.slow && self.second_way.takes(pipe);
+        let is_quick = |pipe: &PooledConnection<C, PipeState>| {
+            !pipe.beside.slow && self.second_way.takes(pipe.beside.alternative)
+        };
         (0..self.pool.slots()).any(|slot| self.pool.at(slot).is_some_and(is_quick))
     }
 
@@ -367,8 +369,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             Some(false) => self.options.pipes,
         };
         let leaving = |pipe: &PooledConnection<C, PipeState>| {
-            let is_leaving = streams != Some(false) && pipe.established && pipe.conversation.is_leaving();
-            is_leaving || self.second_way.is_extra(pipe)
+            let is_leaving = pipe.established && pipe.conversation.is_leaving();
+            let is_extra = self.second_way.is_extra(pipe.beside.alternative, pipe.established, is_leaving);
+            is_extra || (is_leaving && streams != Some(false))
         };
         let leaving = match (streams, self.second_way.is_followed) {
             (Some(false), false) => 0,

@@ -6,13 +6,14 @@
 //! * `idle`: how long a server keeps an idle connection.
 //! * `growth`: how many pipes the pace of responses is worth.
 //! * `reaching`: which address it is opened to.
-//! * `second_way`: connections to an alternative that the server announced.
+//! * `second_way`: which alternative that the server announced has its turn, and `following`: connections to it.
 //! * `response`: which response belongs to which call.
 //! * `streaming`: bodies that come and go piece by piece.
 //! * `ending`: what becomes of calls whose pipe is lost or whose time is over.
 
 mod ending;
 mod filling;
+mod following;
 mod growth;
 mod idle;
 mod queues;
@@ -58,7 +59,7 @@ use super::proxy::ConnectFailure;
 use super::statistics::{PipeStatistics, Statistics};
 use super::timings::Timings;
 use crate::conversation::Conversation;
-use crate::{Loss, Pool, PoolAction, PoolOptions, PooledConnection, Resend};
+use crate::{Loss, Pool, PoolAction, PoolOptions, PooledConnection};
 
 /// The state of a pipe beside its conversation.
 #[derive(Debug, Default)]
@@ -233,13 +234,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             resend: options.resend,
         };
         let second_way = SecondWay::new(&options);
-        let rules = ReadingRules {
-            max_head: options.max_head,
-            max_body: options.max_body,
-            tag: options.tag.clone(),
-            follows: second_way.is_followed,
-            resends: options.resend != Resend::Never,
-        };
+        let rules = ReadingRules::of(&options, second_way.is_followed);
         Calls {
             transport,
             rules,
@@ -586,14 +581,25 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if let Some(since) = waits_since.filter(|_| begun > 0) {
             pace.took((now - since) / begun, *in_use);
         }
+        let is_surplus = seen.unsolicited > 0 && matches!(received.next, PoolAction::Lose(Loss::Unsolicited));
         self.count(&seen);
         if received.answered > 0 {
             self.answered(conn, received.answered, before, now);
         }
-        let is_surplus = seen.unsolicited > 0 && matches!(received.next, PoolAction::Lose(Loss::Unsolicited));
         if is_surplus && !streams && !seen.in_doubt {
             self.doubt(conn, before);
         }
+        self.act_on(conn, received.next, seen, now)
+    }
+
+    /// Calls that a read ended or that go elsewhere; says what the pipe is to do next.
+    fn act_on(
+        &mut self,
+        conn: Conn,
+        next: PoolAction,
+        seen: SeenByReader,
+        now: Time,
+    ) -> (PoolAction, PartialResponse) {
         self.requeue(seen.robbed);
         if let Some((services, age)) = &seen.announced {
             self.second_way.heard(services, *age, now);
@@ -605,7 +611,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             self.end(id, Err(trouble.error()));
         }
         let malformed = |words: &str| PoolAction::Lose(Loss::Malformed(words.to_owned()));
-        let next = match received.next {
+        let next = match next {
             PoolAction::Fill if seen.mismatch => {
                 malformed("a response on this connection belonged to no request of it")
             }
@@ -653,7 +659,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         pipe.beside.since_idle += u64::from(count);
         pipe.beside.alone &= pipe.conversation.in_flight() > 0;
         if pipe.beside.alternative.is_some() {
-            self.second_way.answered(pipe);
+            self.second_way.answered(pipe.beside.alternative);
         }
         self.carried(conn).responses += u64::from(count);
     }

@@ -14,9 +14,10 @@ use crate::client::connection::ConnectionInfo;
 use crate::client::error::{Error, FailedPart};
 use crate::client::limits::{HEADS_KEPT, NAMES_KEPT, RESERVED_BODY, TRAILERS};
 use crate::client::meter::Meter;
+use crate::client::options::CallOptions;
 use crate::client::timings::Timings;
 use crate::conversation::{Alike, Responses, Settle, Settled, Turn, Whole, Whose};
-use crate::{Failure, Run};
+use crate::{Failure, Resend, Run};
 
 /// A response while it is read.
 #[derive(Debug, Default)]
@@ -194,6 +195,18 @@ pub(super) struct ReadingRules {
     pub(super) follows: bool,
     /// Requests may be sent again.
     pub(super) resends: bool,
+}
+
+impl ReadingRules {
+    pub(super) fn of(options: &CallOptions, follows: bool) -> ReadingRules {
+        ReadingRules {
+            max_head: options.max_head,
+            max_body: options.max_body,
+            tag: options.tag.clone(),
+            follows,
+            resends: options.resend != Resend::Never,
+        }
+    }
 }
 
 /// Reads responses for the calls they belong to, and hears how the other calls ended.

@@ -1,21 +1,15 @@
-//! Connections to an alternative that the server announced (RFC 7838): one is opened over QUIC while calls go on over
-//! TCP, and takes them once it is established.
+//! The way to a server over QUIC, beside TCP: which alternative has its turn, and where it is.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use linerate_http::client::AltServices;
-use linerate_net::{ConnectOptions, NetErrorKind, Time, Transport};
+use linerate_net::Time;
 use tracing::debug;
 
-use super::reaching::{Attempt, interleave};
-use super::{CallReading, Calls, PipeState};
 use crate::client::alternatives::{AltMemory, AltPlace};
-use crate::client::limits::{ALT_ADDRESSES, LEAVING};
+use crate::client::limits::ALT_ADDRESSES;
 use crate::client::options::{CallOptions, Protocol};
-use crate::conversation::Conversation;
-use crate::route::BY_QUIC;
-use crate::{Loss, PooledConnection};
 
 /// What is known of the alternative whose turn it is.
 #[derive(Debug, Default)]
@@ -60,21 +54,21 @@ impl SecondWay {
         }
     }
 
-    /// Whether a pipe is one of the alternative whose turn it is.
-    fn is_of<C>(&self, pipe: &PooledConnection<C, PipeState>) -> bool {
-        self.place.is_some() && pipe.beside.alternative == Some(self.number)
+    /// Whether a pipe, whose alternative has this number, is one of that whose turn it is.
+    pub(super) fn is_of(&self, alternative: Option<u32>) -> bool {
+        self.place.is_some() && alternative == Some(self.number)
     }
 
     /// Whether a pipe takes calls, as far as the way counts that it goes.
-    pub(super) fn takes<C>(&self, pipe: &PooledConnection<C, PipeState>) -> bool {
-        if self.is_used { self.is_of(pipe) } else { pipe.beside.alternative.is_none() }
+    pub(super) fn takes(&self, alternative: Option<u32>) -> bool {
+        if self.is_used { self.is_of(alternative) } else { alternative.is_none() }
     }
 
     /// Whether a pipe does not count among those that a client may have: it is tried beside the way in use, or only
     /// finishes its responses.
-    pub(super) fn is_extra<C: Conversation>(&self, pipe: &PooledConnection<C, PipeState>) -> bool {
-        let is_behind = !self.is_of(pipe) || (pipe.established && pipe.conversation.is_leaving());
-        pipe.beside.alternative.is_some() && (is_behind || !(self.is_used || pipe.established))
+    pub(super) fn is_extra(&self, alternative: Option<u32>, is_established: bool, is_leaving: bool) -> bool {
+        let is_behind = !self.is_of(alternative) || (is_established && is_leaving);
+        alternative.is_some() && (is_behind || !(self.is_used || is_established))
     }
 
     fn leave_place(&mut self) {
@@ -82,7 +76,8 @@ impl SecondWay {
         self.addresses.clear();
     }
 
-    fn failed(&mut self, now: Time) {
+    /// It is not tried for a while.
+    pub(super) fn failed(&mut self, now: Time) {
         if let Some(place) = &self.place {
             self.memory.failed(place, now);
         }
@@ -95,8 +90,8 @@ impl SecondWay {
     }
 
     /// A response came on a connection to an alternative.
-    pub(super) fn answered<C>(&mut self, pipe: &PooledConnection<C, PipeState>) {
-        if self.is_of(pipe)
+    pub(super) fn answered(&mut self, alternative: Option<u32>) {
+        if self.is_of(alternative)
             && let Some(place) = &self.place
         {
             self.memory.worked(place);
@@ -111,166 +106,70 @@ impl SecondWay {
         }
         self.leave_place();
     }
-}
 
-impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
-    /// Whether requests have streams of their own on the way that calls take.
-    pub(super) fn on_streams(&self) -> Option<bool> {
-        if self.second_way.is_used { Some(true) } else { self.streams }
+    /// Whether it has to be looked for anew which alternative has its turn, and it may be.
+    pub(super) fn is_known(&self) -> bool {
+        matches!(self.whereabouts, Whereabouts::Known)
     }
 
-    /// Looks which way calls take, and opens a connection to an alternative that has none.
-    pub(super) fn choose_way(&mut self, now: Time) {
-        if !self.second_way.is_followed {
-            return;
+    /// An alternative that is no longer announced, or not fresh, is left.
+    pub(super) fn expire(&mut self, now: Time) {
+        if self.place.as_ref().is_some_and(|place| !self.memory.is_known(place, now)) {
+            self.leave_place();
         }
-        let (mut is_opening, mut is_used, mut behind) = (false, false, 0);
-        let way = &mut self.second_way;
-        if way.place.as_ref().is_some_and(|place| !way.memory.is_known(place, now)) {
-            way.leave_place();
-        }
-        for pipe in (0..self.pool.slots()).filter_map(|slot| self.pool.at(slot)) {
-            if way.is_of(pipe) {
-                is_opening |= !pipe.established;
-                is_used |= pipe.established && !pipe.conversation.is_leaving();
-            }
-            behind += u32::from(way.is_extra(pipe) && pipe.established);
-        }
-        way.is_used = is_used;
-        let is_known = matches!(way.whereabouts, Whereabouts::Known);
-        // A server that announces another alternative each time gets no connection for each.
-        if is_used || is_opening || !is_known || behind >= LEAVING {
-            return;
-        }
-        if way.addresses.is_empty() {
-            self.turn_to_alternative(now);
-        }
-        self.open_alternative(now);
     }
 
-    /// The next alternative has its turn, if one is known.
-    fn turn_to_alternative(&mut self, now: Time) {
-        let reached = self.addresses.get(self.current()).copied();
-        let way = &mut self.second_way;
-        way.leave_place();
-        let Some(place) = way.memory.next(now).cloned() else { return };
-        way.number = way.number.wrapping_add(1);
-        way.whereabouts = Whereabouts::Known;
+    /// The next alternative has its turn, if one is known and no address is left of the last. `reached`: where
+    /// connections over TCP go.
+    pub(super) fn turn(&mut self, reached: Option<IpAddr>, now: Time) {
+        if !self.addresses.is_empty() {
+            return;
+        }
+        self.leave_place();
+        let Some(place) = self.memory.next(now).cloned() else { return };
+        self.number = self.number.wrapping_add(1);
         if place.host.is_empty() {
-            way.addresses.extend(reached.map(|to| SocketAddr::new(to.ip(), place.port)));
+            self.addresses.extend(reached.map(|ip| SocketAddr::new(ip, place.port)));
         } else if let Ok(ip) = place.host.parse::<IpAddr>() {
-            way.addresses.push(SocketAddr::new(ip, place.port));
+            self.addresses.push(SocketAddr::new(ip, place.port));
         } else {
-            way.whereabouts = Whereabouts::Wanted;
+            self.whereabouts = Whereabouts::Wanted;
         }
-        way.place = Some(place);
+        self.place = Some(place);
     }
 
-    /// Opens a connection to the alternative. Says whether it is being opened.
-    pub(super) fn open_alternative(&mut self, now: Time) -> bool {
-        let Some(to) = self.second_way.addresses.first().copied() else { return false };
-        let options = ConnectOptions { profile: BY_QUIC, ..ConnectOptions::default() };
-        match self.transport.connect(to, &options) {
-            Ok(conn) => {
-                self.wants_turn = true;
-                self.pool.add(conn, now);
-                if let Some(pipe) = self.pool.get_mut(conn) {
-                    pipe.beside.attempt = Some(Attempt::beside(to));
-                    pipe.beside.alternative = Some(self.second_way.number);
-                }
-                true
-            }
-            Err(error) => {
-                debug!(%to, %error, "no connection over QUIC");
-                self.statistics.connect_failures += 1;
-                self.next_alternative_address(now);
-                false
-            }
-        }
+    /// The address of the next connection, and the number of its alternative.
+    pub(super) fn next(&self) -> Option<(SocketAddr, u32)> {
+        Some((*self.addresses.first()?, self.number))
     }
 
     /// An address of the alternative failed: the next one, or it is not tried for a while.
-    fn next_alternative_address(&mut self, now: Time) {
-        let way = &mut self.second_way;
-        if !way.addresses.is_empty() {
-            way.addresses.remove(0);
+    pub(super) fn address_failed(&mut self, now: Time) {
+        if !self.addresses.is_empty() {
+            self.addresses.remove(0);
         }
-        if way.addresses.is_empty() {
-            way.failed(now);
-        }
-    }
-
-    /// A connection to an alternative could not be established. No call waits for it.
-    pub(super) fn alternative_unreached(
-        &mut self,
-        pipe: &PooledConnection<C, PipeState>,
-        why: &str,
-        now: Time,
-    ) {
-        self.statistics.connect_failures += 1;
-        debug!(why, "no connection over QUIC");
-        // One that is in use has others.
-        if self.second_way.is_of(pipe) && !self.second_way.is_used {
-            self.next_alternative_address(now);
+        if self.addresses.is_empty() {
+            self.failed(now);
         }
     }
 
-    /// An established connection to an alternative is lost: calls go over TCP, unless the server closed it in good
-    /// order.
-    pub(super) fn alternative_lost(&mut self, pipe: &PooledConnection<C, PipeState>, loss: &Loss, now: Time) {
-        let is_usual = match loss {
-            Loss::Closed | Loss::SaidClose => true,
-            Loss::Net(error) => !matches!(error.kind, NetErrorKind::Reset | NetErrorKind::TimedOut),
-            _ => false,
-        };
-        if self.second_way.is_of(pipe) && !(is_usual || pipe.conversation.is_leaving()) {
-            self.second_way.failed(now);
-        }
-    }
-
-    /// The name and port of an alternative that have to be looked up; each is returned once.
-    pub(in crate::client) fn take_lookup(&mut self) -> Option<(String, u16)> {
-        let way = &mut self.second_way;
-        let place = way.place.as_ref().filter(|_| matches!(way.whereabouts, Whereabouts::Wanted))?;
-        way.whereabouts = Whereabouts::LookedUp;
+    /// The name and port that have to be looked up; each is returned once.
+    pub(super) fn take_lookup(&mut self) -> Option<(String, u16)> {
+        let place = self.place.as_ref().filter(|_| matches!(self.whereabouts, Whereabouts::Wanted))?;
+        self.whereabouts = Whereabouts::LookedUp;
         Some((place.host.clone(), place.port))
     }
 
-    /// What looking it up found. Nothing: it failed.
-    pub(in crate::client) fn alternative_found(&mut self, addresses: Vec<SocketAddr>, now: Time) {
-        let way = &mut self.second_way;
-        if !matches!(way.whereabouts, Whereabouts::LookedUp) {
-            return;
+    /// What looking the name up found, in the order of attempts; says whether there is something to try.
+    pub(super) fn found(&mut self, addresses: Vec<SocketAddr>, now: Time) -> bool {
+        if !matches!(self.whereabouts, Whereabouts::LookedUp) {
+            return false;
         }
-        (way.whereabouts, way.addresses) = (Whereabouts::Known, interleave(addresses));
-        way.addresses.truncate(ALT_ADDRESSES);
-        match way.addresses.is_empty() {
-            true => way.failed(now),
-            false => _ = self.open_alternative(now),
+        (self.whereabouts, self.addresses) = (Whereabouts::Known, addresses);
+        self.addresses.truncate(ALT_ADDRESSES);
+        if self.addresses.is_empty() {
+            self.failed(now);
         }
-    }
-
-    /// Calls that an alternative did not answer for go out again: the server processed none of them (RFC 9110 section
-    /// 15.5.20).
-    pub(super) fn send_elsewhere(&mut self, misdirected: Vec<u64>, now: Time) {
-        if misdirected.is_empty() {
-            return;
-        }
-        self.second_way.misdirected(now);
-        for id in misdirected.into_iter().rev() {
-            let Some(call) = self.calls.get_mut(id) else { continue };
-            (call.sent, call.conn, call.begun) = (None, None, false);
-            self.statistics.resent += 1;
-            let queue = if call.nature.alone { &mut self.queues.alone } else { &mut self.queues.usual };
-            queue.push_front(id);
-        }
-    }
-
-    /// How long a pipe may have been idle; what is learnt of the server's limit is that of its connections over TCP.
-    pub(super) fn usable_idle_of(&self, pipe: &PooledConnection<C, PipeState>) -> Duration {
-        match pipe.beside.alternative {
-            Some(_) => self.options.idle_timeout,
-            None => self.usable_idle(false),
-        }
+        !self.addresses.is_empty()
     }
 }

@@ -11,16 +11,16 @@ const H3_NAME: &[u8] = b"h3";
 
 /// State that the connections of a client share, by the way they go.
 #[derive(Debug)]
-pub(in crate::client) struct DualShared {
+pub(crate) struct DualShared {
     /// Of those over TCP.
-    pub(in crate::client) tcp: AnyShared,
+    pub(crate) tcp: AnyShared,
     /// Of those over QUIC.
-    pub(in crate::client) quic: H3Shared,
+    pub(crate) quic: H3Shared,
 }
 
 /// HTTP/1.1, HTTP/2 or HTTP/3 on one connection.
 #[derive(Debug)]
-pub(in crate::client) enum DualConversation<R> {
+pub(crate) enum DualConversation<R> {
     /// Also before the peers have agreed on a protocol.
     Tcp(Any<R>),
     /// HTTP/3.

@@ -23,7 +23,7 @@ const SLICE: Duration = Duration::from_millis(1);
 ///
 /// It has no listeners, and bytes that are lent are copied.
 #[derive(Debug)]
-pub(in crate::client) struct DualTransport<T, Q> {
+pub(crate) struct DualTransport<T, Q> {
     tcp: T,
     quic: Q,
     lent: Vec<Arc<[u8]>>,
@@ -31,13 +31,13 @@ pub(in crate::client) struct DualTransport<T, Q> {
 
 impl<T: Transport, Q: Transport> DualTransport<T, Q> {
     /// Of both.
-    pub(in crate::client) fn new(tcp: T, quic: Q) -> DualTransport<T, Q> {
+    pub(crate) fn new(tcp: T, quic: Q) -> DualTransport<T, Q> {
         DualTransport { tcp, quic, lent: Vec::new() }
     }
 
     /// The second one.
     #[cfg(test)]
-    pub(in crate::client) fn quic(&mut self) -> &mut Q {
+    pub(crate) fn quic(&mut self) -> &mut Q {
         &mut self.quic
     }
 
