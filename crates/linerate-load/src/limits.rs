@@ -112,6 +112,10 @@ pub(crate) const SHORT_INFO_EVERY: u32 = 64;
 /// How long responses under way are waited for after the user said stop.
 pub(crate) const STOP_GRACE: Duration = Duration::from_secs(1);
 
+/// Steps of flows whose course over time is kept, by name. Reason: a page with more curves says nothing, and agents send
+/// all in one message.
+pub(crate) const STEPS_OVER_TIME: usize = 12;
+
 /// Intervals in the series; beyond, pairs are merged. Reason: a week must not grow memory.
 pub(crate) const INTERVALS: usize = 4096;
 

@@ -452,8 +452,32 @@ fn by_name(outcome: &outcome::Outcome, told: bool) -> BTreeMap<String, schema::N
         bad: bad(n.bad),
         latency_us: told.then(|| ranked(n.ranked())),
         answered_us: told.then(|| latency(&n.latency)),
+        series: (!n.course.is_empty()).then(|| step_series(&n.course, outcome)),
     };
     outcome.by_name.iter().map(|(name, n)| (name.clone(), named(n))).collect()
+}
+
+/// The course of a step.
+fn step_series(course: &outcome::StepCourse, outcome: &outcome::Outcome) -> schema::StepSeries {
+    let mut series = schema::StepSeries::default();
+    let (run_s, ended_s) = (outcome.window.time.as_secs_f64(), outcome.duration.as_secs_f64());
+    for point in course.points(run_s, ended_s) {
+        let interval = point.interval;
+        series.t_s.push(round3(point.t_s));
+        series.rate_rps.push(point.lasted_s.map(|lasted_s| round3(interval.answered as f64 / lasted_s)));
+        series.failed.push(interval.failed);
+        series.unknown.push(interval.unknown);
+        series.bad.push(interval.bad);
+        for (percent, values, bounds) in [
+            (50.0, &mut series.p50_us, &mut series.p50_at_least),
+            (99.0, &mut series.p99_us, &mut series.p99_at_least),
+        ] {
+            let found = interval.percentile_us(percent);
+            values.push(found.map(|(us, _)| round3(us)));
+            bounds.push(found.is_some_and(|(_, at_least)| at_least));
+        }
+    }
+    series
 }
 
 fn flows(outcome: &outcome::Outcome) -> BTreeMap<String, schema::FlowCounts> {

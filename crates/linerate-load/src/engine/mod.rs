@@ -30,6 +30,7 @@ pub(crate) mod responses;
 pub(crate) mod several;
 mod silence;
 pub(crate) mod supply;
+mod tallies;
 #[cfg(test)]
 mod tests;
 

@@ -11,6 +11,7 @@ use linerate_net::{TcpInfo, TcpTotals, Time};
 
 use super::kinds::Kinds;
 use super::silence::SilenceTracker;
+use super::tallies::{NameTallies, NameTally};
 use crate::flows::journeys::{Journeys, StepEnd};
 use crate::histogram::Histogram;
 use crate::limits::{BAD_SAMPLES, SAMPLE_HEAD_BYTES, SAVED_BYTES, SLOWEST, UNSOLICITED_BYTES};
@@ -52,7 +53,7 @@ pub(crate) struct Recorder {
     split_first: Histogram,
     split_whole: Histogram,
     status: Box<[u64; STATUSES]>,
-    named: Names,
+    named: NameTallies,
     slowest: Vec<Sample>,
     slowest_floor: u64,
     bad_samples: Vec<Sample>,
@@ -105,48 +106,6 @@ impl Saver {
             return;
         }
         self.saved.push(response);
-    }
-}
-
-/// Shares of the request names, when the plan has several. Kinds of the same name share one: a
-/// replayed log has thousands.
-#[derive(Debug, Default)]
-struct Names {
-    names: Vec<String>,
-    of_kind: Vec<usize>,
-    tallies: Vec<Tally>,
-}
-
-impl Names {
-    fn new(kinds: &Kinds) -> Names {
-        let (names, of_kind) = kinds.names();
-        if names.len() < 2 {
-            return Names::default();
-        }
-        Names { tallies: vec![Tally::default(); names.len()], names, of_kind }
-    }
-
-    fn get_mut(&mut self, kind: u16) -> Option<&mut Tally> {
-        self.tallies.get_mut(*self.of_kind.get(kind as usize)?)
-    }
-}
-
-/// One request name's share.
-#[derive(Clone, Debug, Default)]
-struct Tally {
-    /// Responses since measuring began, and those of them until the end of sending.
-    arrived: u64,
-    in_window: u64,
-    requests: Requests,
-    bad: Bad,
-    latency: Histogram,
-    waited: Histogram,
-}
-
-impl Tally {
-    fn figures(self) -> NamedFigures {
-        let Tally { requests, bad, latency, waited, in_window, .. } = self;
-        NamedFigures { requests, bad, latency, waited, in_window }
     }
 }
 
@@ -259,7 +218,7 @@ impl Recorder {
             split_first: Histogram::new(),
             split_whole: Histogram::new(),
             status: Box::new([0; STATUSES]),
-            named: Names::new(kinds),
+            named: NameTallies::new(kinds),
             slowest: Vec::with_capacity(SLOWEST),
             slowest_floor: 0,
             bad_samples: Vec::new(),
@@ -294,7 +253,7 @@ impl Recorder {
     /// Figures by name so far, if they are told.
     pub(crate) fn named_so_far(&self) -> BTreeMap<String, NamedFigures> {
         let told = self.named.names.iter().zip(&self.named.tallies).filter(|_| self.tells_names);
-        told.map(|(name, tally)| (name.clone(), tally.clone().figures())).collect()
+        told.map(|(name, tally)| (name.clone(), tally.so_far())).collect()
     }
 
     /// Hands over what becomes of each request.
@@ -402,8 +361,12 @@ impl Recorder {
         if !self.no_latencies {
             self.record_latency(run, answer, is_good, kinds);
         }
+        let in_run = self.window.is_none();
         if let Some(t) = self.named.get_mut(run.kind) {
             t.requests.answered += n;
+            t.over_time(answer.now.nanos_since(self.measure_from), |interval| {
+                interval.answered += if in_run { n } else { 0 }
+            });
         }
         if !is_good {
             self.record_bad(run, answer, n, kinds);
@@ -453,6 +416,9 @@ impl Recorder {
             self.latency.record(latency, n);
             if let Some(t) = self.named.get_mut(run.kind) {
                 t.latency.record(latency, n);
+                t.over_time(answer.now.nanos_since(self.measure_from), |interval| {
+                    interval.good.record(latency, n)
+                });
             }
             if let Some(first) = answer.first_byte {
                 self.split_first.record(first.nanos_since(run.stamp.sent), n);
@@ -483,6 +449,7 @@ impl Recorder {
         self.waited.record(waited, n);
         if let Some(t) = self.named.get_mut(run.kind) {
             t.waited.record(waited, n);
+            t.over_time(now.nanos_since(self.measure_from), |interval| interval.waited.record(waited, n));
         }
     }
 
@@ -558,6 +525,7 @@ impl Recorder {
         count(&mut self.bad);
         if let Some(t) = self.named.get_mut(run.kind) {
             count(&mut t.bad);
+            t.over_time(answer.now.nanos_since(self.measure_from), |interval| interval.bad += n);
         }
         if let Some(why) = verdict.words()
             && self.bad_samples.len() < BAD_SAMPLES
@@ -632,6 +600,7 @@ impl Recorder {
         }
         if let Some(t) = self.named.get_mut(run.kind) {
             t.requests.failed += n;
+            t.over_time(now.nanos_since(self.measure_from), |interval| interval.failed += n);
         }
         if self.bad_samples.len() < BAD_SAMPLES {
             let sample = self.sample(run, None, None, why.name(), b"", kinds);
@@ -698,6 +667,7 @@ impl Recorder {
             self.waited_in_vain(run, now);
             if let Some(t) = self.named.get_mut(run.kind) {
                 t.requests.unknown += n;
+                t.over_time(now.nanos_since(self.measure_from), |interval| interval.unknown += n);
             }
         }
     }
@@ -792,7 +762,7 @@ impl Recorder {
         outcome.samples = self.bad_samples;
         outcome.samples.extend(self.unsolicited);
         outcome.samples.append(&mut self.slowest);
-        let named = self.named.tallies.into_iter().map(Tally::figures);
+        let named = self.named.tallies.into_iter().map(NameTally::figures);
         outcome.flows = self.journeys.iter().flat_map(Journeys::figures).collect();
         outcome.by_name = self.named.names.into_iter().zip(named).collect();
         outcome

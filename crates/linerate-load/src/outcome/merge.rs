@@ -288,6 +288,7 @@ impl NamedFigures {
         self.latency.merge(&other.latency);
         self.waited.merge(&other.waited);
         self.in_window += other.in_window;
+        self.course.merge(&other.course);
     }
 }
 

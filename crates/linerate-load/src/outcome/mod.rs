@@ -1,5 +1,6 @@
 //! Measured results: plain data that merges. Histograms are kept whole, so that merging loses nothing.
 
+mod course;
 mod events;
 mod failures;
 mod fine;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 use crate::limits::FAILURE_DETAILS;
+pub use course::{CourseInterval, CourseLatencies, CoursePoint, StepCourse};
 pub use events::{SegmentCounts, SegmentEvent, Segments, TcpEvents};
 pub(crate) use fine::FineSeries;
 pub use fine::{FineSample, FineSegments};
@@ -508,6 +510,9 @@ pub struct NamedFigures {
     pub waited: Histogram,
     /// Its share of [`Window::answered`].
     pub in_window: u64,
+    /// How it went over time, if it is a step of a flow; nothing for what is told while the run lasts.
+    #[serde(default, skip_serializing_if = "StepCourse::is_empty")]
+    pub course: StepCourse,
 }
 
 /// The iterations of a flow that began after the warm-up; each ends in one of three ways.

@@ -1,7 +1,7 @@
 //! Differences between two states of one run. A count that is smaller than before, which a
 //! snapshot can show for a moment, gives zero.
 
-use super::{Bad, Bytes, Connections, Failure, Failures, NamedFigures, Requests};
+use super::{Bad, Bytes, Connections, Failure, Failures, NamedFigures, Requests, StepCourse};
 
 impl Requests {
     /// The increase since an earlier state.
@@ -47,7 +47,7 @@ impl Bad {
 }
 
 impl NamedFigures {
-    /// The increase since an earlier state, if there was one. Nobody waits for those in flight.
+    /// The increase since an earlier state, if there was one, without its course. Nobody waits for those in flight.
     #[must_use]
     pub fn since(&self, earlier: Option<&NamedFigures>) -> NamedFigures {
         let Some(earlier) = earlier else { return self.clone() };
@@ -55,6 +55,7 @@ impl NamedFigures {
             requests: self.requests.since(&earlier.requests),
             bad: self.bad.since(&earlier.bad),
             in_window: self.in_window.saturating_sub(earlier.in_window),
+            course: StepCourse::default(),
             ..self.clone()
         };
         added.latency.subtract(&earlier.latency);

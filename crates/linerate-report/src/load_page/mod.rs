@@ -2,6 +2,7 @@
 
 pub(crate) mod chart;
 mod concurrency;
+mod courses;
 mod fine;
 mod knee;
 mod points;
@@ -49,6 +50,7 @@ pub fn to_string(document: &Document) -> String {
     segments::section(&mut out, document);
     trouble(&mut out, document);
     by_name(&mut out, document);
+    courses::section(&mut out, document, &points);
     by_flow(&mut out, document);
     samples(&mut out, &document.samples);
     if let Some(machines) = &document.machines {

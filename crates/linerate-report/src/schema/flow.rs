@@ -1,10 +1,10 @@
-//! What became of the iterations of a flow.
+//! What became of the iterations of a flow, and of each step.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::outcome::Latency;
+use super::outcome::{Bad, Latency, Requests};
 
 /// Iterations of a flow that began after the warm-up; each ends in one of three ways.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,4 +28,48 @@ pub struct FlowCounts {
     pub duration_us: Option<Latency>,
     /// Why iterations failed: step and reason.
     pub causes: BTreeMap<String, u64>,
+}
+
+/// Figures of one request name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Named {
+    /// Its counts.
+    pub requests: Requests,
+    /// Its bad answers.
+    pub bad: Bad,
+    /// From due in an open loop, from sent in a closed one; null with `--throughput`. Requests without a good response lie
+    /// beyond every limit.
+    pub latency_us: Option<Latency>,
+    /// The same of good responses alone.
+    #[serde(default)]
+    pub answered_us: Option<Latency>,
+    /// Of a step of a flow: how it went over time, for the first 12 steps of a plan with several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<StepSeries>,
+}
+
+/// A step over time: an entry of each list for each interval. Those are of a second, in a run of more than 96 s of 2 s, and
+/// so on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StepSeries {
+    /// Their ends, seconds from the beginning of measuring.
+    pub t_s: Vec<f64>,
+    /// Responses per second in each; null after the end of the run, when iterations were only let end.
+    pub rate_rps: Vec<Option<f64>>,
+    /// Median latency in each, microseconds, within 2 %; null if no response came.
+    pub p50_us: Vec<Option<f64>>,
+    /// 99th percentile, likewise.
+    pub p99_us: Vec<Option<f64>>,
+    /// Whether the median is only a bound: a request without a good response stands there.
+    pub p50_at_least: Vec<bool>,
+    /// The same of the 99th percentile.
+    pub p99_at_least: Vec<bool>,
+    /// Failed in each.
+    pub failed: Vec<u64>,
+    /// Of unknown end in each.
+    pub unknown: Vec<u64>,
+    /// Responses in each that were not good.
+    pub bad: Vec<u64>,
 }

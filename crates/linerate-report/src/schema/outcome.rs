@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::concurrency::ServerConcurrency;
-pub use super::flow::FlowCounts;
+pub use super::flow::{FlowCounts, Named, StepSeries};
 
 /// The value of `schema`.
 pub const SCHEMA: &str = "linerate.outcome/1";
@@ -739,22 +739,6 @@ pub struct Check {
     pub at_least: bool,
     /// Whether it held.
     pub pass: bool,
-}
-
-/// Figures of one request name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Named {
-    /// Its counts.
-    pub requests: Requests,
-    /// Its bad answers.
-    pub bad: Bad,
-    /// From due in an open loop, from sent in a closed one; null with `--throughput`. Requests without a good response lie
-    /// beyond every limit.
-    pub latency_us: Option<Latency>,
-    /// The same of good responses alone.
-    #[serde(default)]
-    pub answered_us: Option<Latency>,
 }
 
 /// One request worth looking at.
