@@ -461,6 +461,7 @@ fn by_name(outcome: &outcome::Outcome, told: bool) -> BTreeMap<String, schema::N
 fn step_series(course: &outcome::StepCourse, outcome: &outcome::Outcome) -> schema::StepSeries {
     let mut series = schema::StepSeries::default();
     let (run_s, ended_s) = (outcome.window.time.as_secs_f64(), outcome.duration.as_secs_f64());
+    let course = course.clone().until(run_s);
     for point in course.points(run_s, ended_s) {
         let interval = point.interval;
         series.t_s.push(round3(point.t_s));

@@ -75,6 +75,16 @@ impl StepCourse {
         &mut self.intervals[index]
     }
 
+    /// With intervals until the end of a run of so many seconds, though nothing came in the last ones.
+    #[must_use]
+    pub fn until(mut self, run_s: f64) -> StepCourse {
+        // The last one has begun before the end.
+        if let Some(last) = (run_s.ceil() as u64).checked_sub(1) {
+            self.at(last);
+        }
+        self
+    }
+
     /// Adds another's, second by second.
     pub fn merge(&mut self, other: &StepCourse) {
         // Widths double, so the smaller one reaches the larger. An agent could send any.
@@ -249,6 +259,10 @@ mod tests {
         assert_eq!(points[1].interval, &CourseInterval::default());
         assert_eq!((points[2].interval.percentile_us(50.0), points[2].interval.failed), (None, 1));
         assert_eq!((points[2].t_s, points[2].lasted_s), (2.5, Some(0.5)));
+        let quiet = course.clone().until(200.0);
+        let ends: Vec<f64> = quiet.points(200.0, 200.0).map(|point| point.t_s).collect();
+        assert_eq!((ends[0], ends.len(), ends.last()), (4.0, 50, Some(&200.0)));
+        assert_eq!((course.clone().until(2.5), course.clone().until(0.0)), (course.clone(), course.clone()));
         let late = course.points(2.0, 2.25).last().map(|point| (point.t_s, point.lasted_s));
         assert_eq!(late, Some((2.25, None)));
     }
