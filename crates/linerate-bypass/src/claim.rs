@@ -5,6 +5,7 @@ use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_net::link::pcap::{self, Pcap, PcapFile};
@@ -28,6 +29,9 @@ const BACKLOG: u32 = 4096;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a process without a queue looks whether it has got one. Reason: a look is a system call.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How long a process that passes its listeners on is left to accept the connections that it has already. Reason:
+/// those that wait when it closes a listener are reset; nginx gives its old workers as long.
+const ACCEPTS_THE_REST: Duration = Duration::from_millis(100);
 /// Registrations of listeners in epolls that are remembered, at most. Reason: a bound; programs have a
 /// few.
 const REGISTERED: usize = 1024;
@@ -112,8 +116,10 @@ pub(crate) fn listens(fd: i32, family: SocketFamily, at: SocketAddr) {
 /// A named listener has come from another process, which may have queues and close the listener soon.
 pub(crate) fn is_handed() {
     // Without a launcher there is nobody to tell.
-    if let Some(wanted) = wanted() {
-        drop(Borrower::announce_successor(wanted.door));
+    if let Some(wanted) = wanted()
+        && Borrower::announce_successor(wanted.door).is_ok()
+    {
+        thread::sleep(ACCEPTS_THE_REST);
     }
 }
 
