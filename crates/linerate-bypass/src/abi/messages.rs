@@ -3,7 +3,7 @@
 use libc::{c_int, c_uint, mmsghdr, msghdr, ssize_t, timespec};
 
 use super::streams::{receive_parts, send_parts};
-use super::{CallOwner, by_owner, fail, names, who_answers};
+use super::{CallOwner, by_owner, fail, note_listener, who_answers};
 use crate::claim;
 use crate::kernel::{self, real};
 use crate::messages::tell_once;
@@ -18,7 +18,7 @@ unsafe fn look_at_handed(message: *const msghdr) {
     // SAFETY: as the caller's.
     unsafe {
         any_right(message, |fd| {
-            is_named |= names::note_listener(fd);
+            is_named |= note_listener(fd);
             false
         });
     }

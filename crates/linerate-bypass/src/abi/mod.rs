@@ -37,8 +37,21 @@ fn note_inherited() {
     let numbers = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     // The list has a descriptor of its own, so it is read before.
     for fd in numbers.collect::<Vec<c_int>>() {
-        names::note_listener(fd);
+        note_listener(fd);
     }
+}
+
+/// A descriptor of the kernel's has come. Returns whether it is a listener of an address that was asked for.
+fn note_listener(fd: c_int) -> bool {
+    let mut listens = [0; 4];
+    if table::kind(fd) == DescriptorKind::Kernel
+        && kernel::option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, &mut listens).is_ok()
+        && c_int::from_ne_bytes(listens) != 0
+        && let Some((family, at)) = bound(fd)
+    {
+        crate::claim::listens(fd, family, at);
+    }
+    table::kind(fd) == DescriptorKind::Named
 }
 
 /// Who answers a call on a descriptor.

@@ -8,8 +8,8 @@ use linerate_net::sockets::{SocketFailure, SocketId};
 
 use super::readiness::wait_for_queues;
 use super::{
-    CallOwner, answer, bound, by_owner, bytes, bytes_mut, claim, fail, is_of_this_machine, tell_address,
-    who_answers,
+    CallOwner, answer, by_owner, bytes, bytes_mut, claim, fail, is_of_this_machine, note_listener,
+    tell_address, who_answers,
 };
 use crate::kernel::{self, SignalMask, real};
 use crate::messages::tell_once;
@@ -36,19 +36,6 @@ pub(crate) unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
         note_listener(fd);
     }
     listens
-}
-
-/// A descriptor of the kernel's has come. Returns whether it is a listener of an address that was asked for.
-pub(super) fn note_listener(fd: c_int) -> bool {
-    let mut listens = [0; 4];
-    if table::kind(fd) == DescriptorKind::Kernel
-        && kernel::option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, &mut listens).is_ok()
-        && c_int::from_ne_bytes(listens) != 0
-        && let Some((family, at)) = bound(fd)
-    {
-        claims::listens(fd, family, at);
-    }
-    table::kind(fd) == DescriptorKind::Named
 }
 
 /// accept(2).
