@@ -1,7 +1,7 @@
 //! The demo, as short as it can be.
 
 mod common;
-#[path = "../src/ways/denied.rs"]
+#[path = "../../linerate-commands/src/ways/denied.rs"]
 mod denied;
 mod real;
 

@@ -149,8 +149,8 @@ fn lints() -> Result<()> {
     shell::run(clippy.args(["--", "-D", "warnings"]))?;
     // Only libraries: a command's help is written for a terminal and is not valid rustdoc.
     let mut doc = shell::cargo();
-    doc.args(["doc", "--workspace", "--no-deps", "--exclude", "linerate-cli", "--exclude", "xtask"]);
-    doc.args(locked());
+    doc.args(["doc", "--workspace", "--no-deps", "--exclude", "linerate-cli"]);
+    doc.args(["--exclude", "linerate-commands", "--exclude", "xtask"]).args(locked());
     shell::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 

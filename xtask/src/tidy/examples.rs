@@ -5,7 +5,7 @@ use super::finding::{File, TidyFinding};
 
 /// Crates that are commands, or a library that nothing links: their examples are command lines, in the
 /// book or docs/.
-const COMMANDS: [&str; 2] = ["linerate-cli", "linerate-bypass"];
+const COMMANDS: [&str; 3] = ["linerate-cli", "linerate-commands", "linerate-bypass"];
 
 /// Holds the examples against manifests and tests.
 pub(crate) fn check(files: &[File], found: &mut Vec<TidyFinding>) {

@@ -8,7 +8,7 @@ use super::lexer::lex;
 const CAUSES: &str = "crates/linerate-explain/src/causes/";
 /// Crates that speak of causes.
 const SPEAKERS: [&str; 3] =
-    ["crates/linerate-explain/src/", "crates/linerate-report/src/", "crates/linerate-cli/src/"];
+    ["crates/linerate-explain/src/", "crates/linerate-report/src/", "crates/linerate-commands/src/"];
 
 /// Causes by id as text, and public functions whose error is text. There may be none.
 pub(crate) fn check(files: &[File], found: &mut Vec<TidyFinding>) {
