@@ -222,7 +222,9 @@ fn each_file_on_a_full_disk_is_named() {
 /// Starts a run, signals it so when it has begun, each a while after the one before, and gives its
 /// exit code, its JSON, and what else it said. A signal may be several, sent at once by one shell.
 fn interrupted(url: &str, signals: &[&str]) -> (Option<i32>, Vec<u8>, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
+    // Under nohup the tests would hand it down that SIGHUP is ignored.
+    let mut child = Command::new("env")
+        .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_linerate")])
         .args(["load", "-d", "1m", "-c", "2", "--json", "-", url])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
