@@ -79,8 +79,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             self.statistics.given_up += 1;
             return self.lose(conn, &Loss::TimedOut, now);
         }
-        let idle = self.pool.at(slot).map(|pipe| self.usable_idle_of(pipe)).unwrap_or_default();
-        let Some(pipe) = self.pool.at_mut(slot) else { return };
+        let Some(pipe) = self.pool.at(slot) else { return };
+        let idle = self.usable_idle_of(pipe);
         let (conn, conversation) = (pipe.conn, &pipe.conversation);
         if !pipe.established {
             if now - pipe.since >= self.options.connect_timeout {
