@@ -9,11 +9,10 @@ use linerate_net::datagrams::UdpEpoll;
 use linerate_net::epoll::Epoll;
 use linerate_net::layer::Layered;
 use linerate_quic::{QuicEndpoint, QuicOptions};
-use tokio::io::unix::AsyncFd;
 
 use super::board::SharedBoard;
 use super::calls::{CallReading, Calls};
-use super::driver::watched;
+use super::driver::{Watched, watched};
 use super::dual::{DualConversation, DualShared, DualTransport};
 use super::limits::{
     ALT_QUIC_IDLE, ALT_QUIC_IDLE_LEAST, QUIC_CONNECTION_WINDOW, QUIC_IDLE, QUIC_KEEP_ALIVE,
@@ -33,12 +32,9 @@ pub(super) type QuicWire = QuicTransport<UdpEpoll>;
 pub(super) type DualWire = DualTransport<Layered<Epoll, RouteLayer>, QuicWire>;
 
 /// A transport for a client's connections, and its descriptor, by which tokio knows that datagrams came.
-pub(super) fn open(
-    options: &CallOptions,
-    secure: Option<&Secure>,
-) -> io::Result<(QuicWire, AsyncFd<OwnedFd>)> {
+pub(super) fn open(options: &CallOptions, secure: Option<&Secure>) -> io::Result<(QuicWire, Watched)> {
     let (transport, ready) = wire(options, secure, &quic_options())?;
-    Ok((transport, watched(ready)?))
+    Ok((transport, watched(Arc::new(ready))?))
 }
 
 /// A transport for a client's connections, and a descriptor that is readable when datagrams came.

@@ -3,16 +3,14 @@
 
 use std::future::poll_fn;
 use std::ops::AddAssign;
-use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linerate_http::client::{HeadCache, HeadView, Rendered, StreamTemplate, Template, Values};
 use linerate_net::epoll::Epoll;
 use linerate_net::{Close, Conn, Data, Event, NetError, Time, Transport};
-use tokio::io::unix::AsyncFd;
 
-use super::driver::{self, Turns};
+use super::driver::{self, Turns, Watched};
 use super::error::{Error, ErrorDetail};
 use super::limits::{LEAVING, ROOM_PAUSE, ROUNDS, SWEEP_MOST};
 use super::mover::{self, lacks_room};
@@ -486,7 +484,7 @@ pub(super) async fn run(
 
 async fn finish<T: Transport, C: Conversation<Reading = ()>>(
     mut run: CountedRun<T, C>,
-    ready: AsyncFd<OwnedFd>,
+    ready: Watched,
 ) -> Result<Counted, Error> {
     let count = run.count;
     let mut turns = Turns::new(ready);

@@ -2,16 +2,17 @@
 
 use std::future::Future;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use linerate_http::client::HeadCache;
-use linerate_net::epoll::Epoll;
+use linerate_net::epoll::{Epoll, TimerFd};
 use linerate_net::layer::Layered;
 use linerate_net::{Event, Profile, Time, Transport};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 use tokio::time::Sleep;
@@ -28,30 +29,76 @@ use crate::conversation::Conversation;
 use crate::route::RouteLayer;
 
 /// An epoll instance for `connections` connections, and its descriptor, by which tokio knows that it has events.
-pub(super) fn open(connections: u32) -> io::Result<(Epoll, AsyncFd<OwnedFd>)> {
+pub(super) fn open(connections: u32) -> io::Result<(Epoll, Watched)> {
     let epoll = Epoll::with_limits(limits(connections))?;
-    let ready = watched(epoll.descriptor()?)?;
+    let ready = watched(Arc::new(epoll.descriptor()?))?;
     Ok((epoll, ready))
 }
 
-/// A descriptor of an epoll instance, for tokio to wait for.
-pub(super) fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // What replaces it is unsafe, because a descriptor that is not its owner's may be closed or swapped. An `OwnedFd` is
-    // neither.
-    #[expect(deprecated, reason = "an `OwnedFd` is sound here")]
-    AsyncFd::with_interest(descriptor, tokio::io::Interest::READABLE)
+/// A descriptor of an epoll instance that tokio waits for.
+pub(super) type Watched = AsyncFd<Arc<OwnedFd>>;
+
+/// A descriptor that tokio waits for until it can be read.
+pub(super) fn watched<F: AsFd + AsRawFd>(descriptor: F) -> io::Result<AsyncFd<F>> {
+    // What replaces it is unsafe, because a descriptor that is not its owner's may be closed or swapped. What owns
+    // its descriptor does neither.
+    #[expect(deprecated, reason = "both callers own their descriptor")]
+    AsyncFd::with_interest(descriptor, Interest::READABLE)
 }
 
 /// Waits for an epoll instance inside tokio.
 pub(super) struct Turns {
-    ready: AsyncFd<OwnedFd>,
+    descriptor: Arc<OwnedFd>,
+    /// `None` while responses collect, and a moment after: tokio would wake for each of them, to no purpose.
+    ready: Option<Watched>,
     timer: Option<Pin<Box<Sleep>>>,
     timer_at: Time,
+    /// While responses collect: tokio's own timers know milliseconds.
+    collecting: Option<AsyncFd<TimerFd>>,
+    is_collecting: bool,
 }
 
 impl Turns {
-    pub(super) fn new(ready: AsyncFd<OwnedFd>) -> Turns {
-        Turns { ready, timer: None, timer_at: Time::NEVER }
+    pub(super) fn new(ready: Watched) -> Turns {
+        let descriptor = Arc::clone(ready.get_ref());
+        Turns {
+            descriptor,
+            ready: Some(ready),
+            timer: None,
+            timer_at: Time::NEVER,
+            collecting: None,
+            is_collecting: false,
+        }
+    }
+
+    /// Lets responses collect for this long: until then [`collects`](Turns::collects) holds.
+    ///
+    /// # Errors
+    /// No descriptor is left for a timer.
+    fn collect(&mut self, time: Duration) -> io::Result<()> {
+        self.ready = None;
+        if self.collecting.is_none() {
+            self.collecting = Some(watched(TimerFd::new()?)?);
+        }
+        if let Some(timer) = &self.collecting {
+            timer.get_ref().set(time)?;
+        }
+        self.is_collecting = true;
+        Ok(())
+    }
+
+    /// Whether responses still collect; then the task is woken when that is over.
+    ///
+    /// # Errors
+    /// tokio has ended.
+    fn collects(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let Some(timer) = self.collecting.as_ref().filter(|_| self.is_collecting) else { return Ok(false) };
+        match timer.poll_read_ready(cx) {
+            Poll::Ready(guard) => guard?.clear_ready(),
+            Poll::Pending => return Ok(true),
+        }
+        self.is_collecting = false;
+        Ok(false)
     }
 
     /// One turn, if there may be news or `forced`; says whether there were events.
@@ -65,13 +112,21 @@ impl Turns {
         forced: bool,
         events: &mut Vec<Event>,
     ) -> io::Result<bool> {
-        match self.ready.poll_read_ready(cx) {
+        let Some(ready) = &self.ready else {
+            transport.turn(Some(Time::ZERO), events)?;
+            if !events.is_empty() {
+                return Ok(true);
+            }
+            let ready = self.ready.insert(watched(Arc::clone(&self.descriptor))?);
+            return Ok(ready.poll_read_ready(cx)?.is_ready());
+        };
+        match ready.poll_read_ready(cx) {
             Poll::Ready(Ok(mut guard)) => {
                 transport.turn(Some(Time::ZERO), events)?;
                 if events.is_empty() {
                     guard.clear_ready();
                     // Registers the waker, unless something came meanwhile.
-                    return Ok(self.ready.poll_read_ready(cx)?.is_ready());
+                    return Ok(ready.poll_read_ready(cx)?.is_ready());
                 }
             }
             Poll::Ready(Err(error)) => return Err(error),
@@ -112,7 +167,7 @@ type Wire = Layered<Epoll, RouteLayer>;
 pub(super) fn open_secure(
     options: &CallOptions,
     secure: Option<&Secure>,
-) -> io::Result<(Wire, AsyncFd<OwnedFd>, Profile)> {
+) -> io::Result<(Wire, Watched, Profile)> {
     let connections = connections(options);
     let (epoll, ready) = open(connections)?;
     let (layer, profile) = Secure::layer(secure, options.proxy.as_ref());
@@ -156,20 +211,41 @@ pub(super) fn spawn(
 struct Driver<T: Transport, C: Conversation<Reading = CallReading>> {
     mover: Mover<T, C>,
     turns: Turns,
+    /// How long responses collect once callers had their turn.
+    collect: Option<Duration>,
+}
+
+/// What a client's task does after a round.
+enum AfterRound {
+    /// There may be more.
+    Again,
+    /// Nothing was found.
+    Waits,
+    /// Callers hand new calls over, which leave before responses collect.
+    OthersTurn,
+    Collects,
 }
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Driver<T, C> {
-    fn new(mover: Mover<T, C>, ready: AsyncFd<OwnedFd>) -> Self {
-        Driver { mover, turns: Turns::new(ready) }
+    fn new(mover: Mover<T, C>, ready: Watched) -> Self {
+        Driver { mover, turns: Turns::new(ready), collect: None }
     }
 
-    /// Does what there is to do; says whether there may be more.
-    fn round(&mut self, cx: &mut Context<'_>, forced: bool) -> io::Result<bool> {
-        let Driver { mover, turns } = self;
+    /// Does what there is to do; says what may be next.
+    fn round(&mut self, cx: &mut Context<'_>, forced: bool) -> io::Result<AfterRound> {
+        let Driver { mover, turns, collect } = self;
         let forced = mover.begin(cx)? | forced | is_turn_due(mover.calls.transport());
+        if let Some(time) = collect.take() {
+            turns.collect(time)?;
+            return Ok(AfterRound::Collects);
+        }
         let found = turns.turn(cx, mover.calls.transport(), forced, &mut mover.events)?;
         mover.end();
-        Ok(found)
+        if !found {
+            return Ok(AfterRound::Waits);
+        }
+        *collect = mover.collects();
+        Ok(if collect.is_some() { AfterRound::OthersTurn } else { AfterRound::Again })
     }
 }
 
@@ -184,14 +260,24 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Future for Driver<T, 
         let span = this.mover.span.clone();
         let _entered = span.enter();
         let mut forced = false;
+        // Without its transport nothing can be done: the callers get an error.
+        let Ok(collects) = this.turns.collects(cx) else { return Poll::Ready(()) };
+        if collects {
+            return Poll::Pending;
+        }
         for _ in 0..ROUNDS {
             if !this.mover.is_wanted() {
                 return Poll::Ready(());
             }
             match this.round(cx, forced) {
-                Ok(true) => continue,
-                Ok(false) => {}
-                // Without its transport nothing can be done: the callers get an error.
+                Ok(AfterRound::Again) => continue,
+                Ok(AfterRound::Waits) => {}
+                Ok(AfterRound::OthersTurn) => break,
+                Ok(AfterRound::Collects) => match this.turns.collects(cx) {
+                    Ok(true) => return Poll::Pending,
+                    Ok(false) => continue,
+                    Err(_) => return Poll::Ready(()),
+                },
                 Err(_) => return Poll::Ready(()),
             }
             let now = this.mover.calls.transport().now();

@@ -133,6 +133,23 @@ pub(super) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Pause between two lookups of the server's name. Reason: its servers must not pay for a server that is down.
 pub(super) const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
 
+/// Responses that must be expected while they collect. Reason: with fewer a timer costs more than it saves.
+pub(super) const COLLECT_RESPONSES: u32 = 4;
+
+/// Of the time that calls are in flight, the part for which responses collect. Reason: the server has work for the rest
+/// of it, so that the rate does not suffer.
+pub(super) const COLLECT_PART: u32 = 8;
+
+/// How long responses collect, at least and at most. Reason: below, a timer costs more than it saves; above, nothing more
+/// is gained.
+pub(super) const COLLECT_LEAST: Duration = Duration::from_micros(30);
+pub(super) const COLLECT_MOST: Duration = Duration::from_micros(200);
+
+/// No response collects for this long after the client turned out to be what the server waits for; twice as long each time,
+/// at most. Reason: to try again must cost less than a hundredth.
+pub(super) const COLLECT_NOT: Duration = Duration::from_millis(5);
+pub(super) const COLLECT_NOT_MOST: Duration = Duration::from_millis(80);
+
 /// Rounds of a client's task before other tasks have their turn. Reason: fairness.
 pub(super) const ROUNDS: u32 = 32;
 

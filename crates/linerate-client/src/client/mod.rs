@@ -60,6 +60,7 @@ mod meter;
 #[cfg(not(feature = "metrics"))]
 #[path = "no_meter.rs"]
 mod meter;
+mod moderation;
 mod mover;
 mod options;
 mod path;

@@ -16,6 +16,7 @@ use tracing::{Span, debug, debug_span};
 use super::board::{Command, SharedBoard};
 use super::calls::{CallReading, Calls};
 use super::limits::{CLOSING_TURN, H2_WINDOW, LARGEST_REQUEST_BODY, LOOKUP_PAUSE, UNSENT_MARK, WORTH_A_PIPE};
+use super::moderation::Moderation;
 use super::options::{CallOptions, Protocol};
 use super::secure::Secure;
 use super::target::{Target, addresses_of};
@@ -101,6 +102,7 @@ pub(super) struct Mover<T: Transport, C: Conversation<Reading = CallReading>> {
     timeout: Duration,
     /// When it last began.
     begun: Time,
+    moderation: Moderation,
     /// Of the transport's last turn.
     pub(super) events: Vec<Event>,
     wakers: Vec<Waker>,
@@ -120,6 +122,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
             waits: Waits::default(),
             timeout: calls.timeout(),
             begun: Time::ZERO,
+            moderation: Moderation::default(),
             events: Vec::new(),
             wakers: Vec::new(),
             calls,
@@ -222,14 +225,32 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
     pub(super) fn end(&mut self) {
         if !self.events.is_empty() {
             let now = self.calls.transport().now();
+            let (in_flight, ended) = (self.in_flight(), self.calls.done().len());
             for event in self.events.drain(..) {
                 self.calls.handle(event, now);
             }
+            self.moderation.read((self.calls.done().len() - ended) as u32, in_flight, now);
             self.calls.tick(now);
         }
         self.calls.tell_failures();
         self.shared.deliver_news(self.calls.news(), &mut self.wakers);
         self.shared.deliver(self.calls.done(), &mut self.wakers);
+    }
+
+    fn in_flight(&self) -> u32 {
+        u32::try_from(self.calls.in_flight()).unwrap_or(u32::MAX)
+    }
+
+    /// How long responses may collect before the next turn, if they may.
+    pub(super) fn collects(&mut self) -> Option<Duration> {
+        let in_flight = self.in_flight();
+        let transport = self.calls.transport();
+        // It has something to do by itself.
+        if transport.next_turn() != Time::NEVER {
+            return None;
+        }
+        let now = transport.now();
+        self.moderation.collect(in_flight, now)
     }
 
     /// When to look again though nothing happened.

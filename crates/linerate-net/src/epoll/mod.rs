@@ -24,6 +24,7 @@ use crate::closing::{Closing, ClosingQueue};
 use crate::dialing::Dialing;
 use crate::limits::{ACCEPT_PAUSE, DESCRIPTORS_AT_FIRST, DESCRIPTORS_RESERVED};
 use crate::outbox::LentTable;
+pub use crate::sys::TimerFd;
 use crate::sys::{EventFd, Interest, Poll, PollEvent, socket, thread};
 use crate::table::{LAST_GENERATION, Table};
 use crate::transport::received;

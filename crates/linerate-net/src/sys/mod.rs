@@ -22,6 +22,7 @@ pub(crate) mod socket;
 pub(crate) mod tallies;
 pub(crate) mod tap;
 pub(crate) mod thread;
+mod timer_fd;
 pub(crate) mod udp;
 pub(crate) mod xdp;
 
@@ -29,6 +30,7 @@ pub(crate) use event_fd::EventFd;
 pub(crate) use inherited::inherited_listener;
 pub(crate) use pages::memory_file;
 pub(crate) use poll::{Interest, Poll, PollEvent, has_pwait2};
+pub use timer_fd::TimerFd;
 
 use std::io;
 

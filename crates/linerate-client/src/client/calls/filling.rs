@@ -30,13 +30,15 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.choose_way(now);
         self.list_candidates(now);
         let mut left = self.candidates.len() as u32;
+        // A connection may be ahead of the others by half of what each of them has: fewer system calls carry the requests.
+        let ahead = self.pool.in_flight() as u32 / left.max(1) / 2;
         for at in 0..self.candidates.len() {
             let (_, _, conn) = self.candidates[at];
             if !self.has_waiting() {
                 break;
             }
             // Each takes its share, so that one batch for each connection leaves, and all of them work.
-            let share = (self.waiting() as u32).div_ceil(left);
+            let share = (self.waiting() as u32).div_ceil(left).max(ahead);
             left -= 1;
             self.fill_pipe(conn, share.max(1), now);
         }

@@ -363,6 +363,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.calls.len()
     }
 
+    /// Requests that have left and have no response yet.
+    pub fn in_flight(&self) -> u64 {
+        self.pool.in_flight()
+    }
+
     /// Whether connections are open and none has a request in flight.
     pub fn is_idle(&self) -> bool {
         self.open() > 0 && self.pool.in_flight() == 0
