@@ -17,8 +17,13 @@ fn caddy_answers_what_it_was_sent() {
     let issued = Issued::to("localhost");
     let Some(site) = real_tls::caddy(&issued) else { return };
     let (cacert, url) = (issued.file("cert.pem"), site.url());
+    // Caddy answers before it has the body, and wants no more of it: what was sent is not to fill its window.
+    let large = issued.file("large");
+    std::fs::write(&large, vec![b'x'; 3 << 20]).unwrap();
+    let upload = format!("-c 1 -p 2 --body @{large}");
     let mut sent = 0;
     for (flags, n) in [
+        (upload.as_str(), 20),
         ("-c 1", 100),
         ("-c 3 -p 20 --expect-body hello", 1000),
         ("-c 4 --per-connection 1", 40),

@@ -246,10 +246,13 @@ impl<D: Datagrams> QuicTransport<D> {
                 }
                 self.tell_taken(conn);
             }
-            QuicEvent::Stopped { conn, stream, .. } => {
+            QuicEvent::Stopped { conn, stream, code } => {
                 let conn = application(conn);
-                if let Some(entry) = self.entry(conn) {
+                if let Some((entry, to)) = self.writer(conn) {
                     entry.outgoing.forget(stream.id());
+                    // Only by our reset does the server learn how many bytes of its window the stream has
+                    // taken; until then they are lost to the connection (RFC 9000, section 3.5).
+                    to.endpoint.reset(to.conn, stream, code);
                 }
                 self.tell_taken(conn);
             }
