@@ -75,10 +75,11 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     let segments = median(&calls.iter().map(|c| f64::from(c.facts.data_segs_in)).collect::<Vec<_>>());
     let bytes = median(&calls.iter().map(|c| c.facts.bytes_received as f64).collect::<Vec<_>>());
     if segments < MANY as f64 || bytes / segments > SMALL {
-        return excluded(format!(
-            "an answer comes in {segments:.0} segments of {:.0} bytes",
-            bytes / segments.max(1.0)
-        ));
+        let in_words = match segments {
+            1.0 => "one segment".to_owned(),
+            _ => format!("{segments:.0} segments"),
+        };
+        return excluded(format!("an answer comes in {in_words} of {:.0} bytes", bytes / segments.max(1.0)));
     }
     let stalls = judged.names(&server_nagle::CAUSE);
     if let Some(apart) = pieces::apart_ms(record).filter(|_| !stalls) {

@@ -331,9 +331,12 @@ fn notes(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     let client = &outcome.client;
     let limit = client.saturated.then(|| {
         let why = client.reason.as_deref().unwrap_or("its cores had no time left");
-        let busy = client.core_busy >= 0.9;
-        let remedy =
-            if busy { " (more cores (-t), deeper pipelines (-p) or --throughput lift it)" } else { "" };
+        let remedy = match client.core_busy >= 0.9 {
+            true if plan.flows.is_some() => " (more cores (-t) lift it)",
+            true if plan.throughput => " (more cores (-t) or deeper pipelines (-p) lift it)",
+            true => " (more cores (-t), deeper pipelines (-p) or --throughput lift it)",
+            false => "",
+        };
         format!("the client was the limit: {why}{remedy}")
     });
     let notes: Vec<String> = limit.into_iter().chain(doubts::warnings(plan, outcome)).collect();
