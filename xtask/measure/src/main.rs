@@ -37,6 +37,8 @@ enum BenchCommand {
     Tls(bench::tls::TlsBenchOptions),
     /// Compares `linerate load` and `serve` over HTTP/2 with h2load, shb, nginx and hyper.
     H2(bench::h2::StreamBenchOptions),
+    /// Compares `linerate load` and `serve` over HTTP/3 with shb, oha, h2load, nginx and a raw sender.
+    H3(bench::h3::QuicBenchOptions),
     /// Measures loads from many machines with real and simulated agents, on loopback.
     Machines(bench::machines::MachinesBenchOptions),
     /// TCP in user space (`--io xdp`) against the kernel's, over veth in namespaces of its own, in turns (takes root).
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         MeasureCommand::Bench(BenchCommand::Client(options)) => bench::client::run(&options),
         MeasureCommand::Bench(BenchCommand::Tls(options)) => bench::tls::run(&options),
         MeasureCommand::Bench(BenchCommand::H2(options)) => bench::h2::run(&options),
+        MeasureCommand::Bench(BenchCommand::H3(options)) => bench::h3::run(&options),
         MeasureCommand::Bench(BenchCommand::Machines(options)) => bench::machines::run(&options),
         MeasureCommand::Bench(BenchCommand::Truth(options)) => bench::truth::run(&options),
         MeasureCommand::Bench(BenchCommand::Flows(options)) => bench::flows::run(&options),

@@ -12,6 +12,7 @@ mod figures;
 pub(crate) mod find;
 pub(crate) mod flows;
 pub(crate) mod h2;
+pub(crate) mod h3;
 pub(crate) mod machines;
 pub(crate) mod pcap;
 mod round;

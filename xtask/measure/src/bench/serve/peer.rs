@@ -11,7 +11,7 @@ use linerate_lab::servers::{Usage, descendants};
 
 use super::scenario::{AXUM_NODELAY, BARE, BARE_URING, FILES, FILES_URING, NETTY, THREADS};
 use crate::bench::server::wrapper;
-use crate::bench::{Tools, WITH_PEERS, build_released};
+use crate::bench::{Tools, WITH_PEERS, build_released, h3};
 use xtask::{nginx, shell};
 
 /// A JVM takes its time.
@@ -47,6 +47,10 @@ pub(crate) enum ServePeer {
     /// nginx with HTTP/2, for `bench h2`: in clear text and over TLS.
     H2Nginx,
     H2TlsNginx,
+    /// `linerate serve` over HTTP/3, for `bench h3`.
+    H3Linerate,
+    /// nginx over HTTP/3, as `bench h3` has built it.
+    H3Nginx,
 }
 
 /// Whether nginx lets clients resume sessions, and whether it writes down which did.
@@ -59,8 +63,8 @@ pub(crate) enum Sessions {
 }
 
 use ServePeer::{
-    Files, Go, H2Nginx, H2TlsNginx, Linerate, Netty, Nginx, Node, Raw, Rust, Swoole, TlsBare, TlsLinerate,
-    TlsNginx,
+    Files, Go, H2Nginx, H2TlsNginx, H3Linerate, H3Nginx, Linerate, Netty, Nginx, Node, Raw, Rust, Swoole,
+    TlsBare, TlsLinerate, TlsNginx,
 };
 
 const PEERS: [ServePeer; 23] = [
@@ -156,16 +160,17 @@ impl ServePeer {
             Go => "go",
             Node => "node",
             Swoole => "swoole",
-            TlsLinerate => "linerate serve",
+            TlsLinerate | H3Linerate => "linerate serve",
             TlsBare => "bare",
-            TlsNginx(_) | H2Nginx | H2TlsNginx => "nginx",
+            TlsNginx(_) | H2Nginx | H2TlsNginx | H3Nginx => "nginx",
         }
     }
 
     /// Why it is not there, if it is not.
     pub(crate) fn missing(self) -> Option<String> {
         let there = match self {
-            Linerate(..) | Files(..) | Rust(..) | Raw(..) | TlsLinerate | TlsBare => true,
+            Linerate(..) | Files(..) | Rust(..) | Raw(..) | TlsLinerate | TlsBare | H3Linerate => true,
+            H3Nginx => h3::nginx::program().is_file(),
             Nginx(..) | TlsNginx(_) | H2Nginx | H2TlsNginx => shell::find("nginx").is_some(),
             Netty(..) => shell::find("java").is_some() && jars().is_dir(),
             Go => go().is_file(),
@@ -203,6 +208,13 @@ impl ServePeer {
                 let [cert, key] = certificate(dir, LOCAL)?;
                 let tls = format!("--tls-cert {} --tls-key {}", cert.display(), key.display());
                 words(format!("{} serve --listen {at} --threads 1 {tls} {}", t.linerate.display(), t.flags))
+            }
+            H3Linerate => {
+                TlsLinerate.command(t, at, dir)?.into_iter().chain(["--http3".to_owned()]).collect()
+            }
+            H3Nginx => {
+                std::fs::write(dir.join("nginx.conf"), h3_nginx(at, dir)?)?;
+                run_nginx(&h3::nginx::program(), dir)
             }
             TlsBare => {
                 let [cert, key] = certificate(dir, LOCAL)?;
@@ -242,10 +254,29 @@ impl ServePeer {
 }
 
 fn start_nginx(dir: &Path) -> Result<Vec<String>> {
-    let program = shell::find("nginx").context("nginx is not installed")?;
+    Ok(run_nginx(&shell::find("nginx").context("nginx is not installed")?, dir))
+}
+
+fn run_nginx(program: &Path, dir: &Path) -> Vec<String> {
     let words =
         [&*program.to_string_lossy(), "-p", &dir.to_string_lossy(), "-c", "nginx.conf", "-e", "error.log"];
-    Ok(words.map(str::to_owned).into())
+    words.map(str::to_owned).into()
+}
+
+/// One process over QUIC, and over TLS beside it so that its start is seen, with a file of 1 KiB.
+fn h3_nginx(at: SocketAddr, dir: &Path) -> Result<String> {
+    let [cert, key] = certificate(dir, LOCAL)?;
+    let file = dir.join("1024.bin");
+    std::fs::write(&file, vec![b'x'; 1024])?;
+    let server = format!(
+        "listen {at} quic; quic_gso on; http3_max_concurrent_streams 128;
+        ssl_certificate {}; ssl_certificate_key {}; ssl_protocols TLSv1.3;
+        location = /bytes/1024 {{ default_type application/octet-stream; alias {}; }}",
+        cert.display(),
+        key.display(),
+        file.display()
+    );
+    Ok(nginx::configuration(at, " ssl", &server))
 }
 
 /// What nginx writes of each request for [`Sessions::FullLogged`]: whether the session was resumed, version and cipher.
