@@ -56,6 +56,17 @@ enum Protocol<R> {
     H2(Box<H2<R>>),
 }
 
+/// The same call whatever the connection speaks, or what it would be before the peers have agreed.
+macro_rules! on {
+    ($protocol:expr, $undecided:expr, |$conversation:ident| $call:expr) => {
+        match $protocol {
+            Protocol::H1($conversation) => $call,
+            Protocol::H2($conversation) => $call,
+            Protocol::Undecided => $undecided,
+        }
+    };
+}
+
 impl<R: Default> Conversation for Any<R> {
     type Reading = R;
     type Shared = AnyShared;
@@ -92,57 +103,32 @@ impl<R: Default> Conversation for Any<R> {
 
     #[inline]
     fn room(&self) -> u32 {
-        match &self.protocol {
-            Protocol::H1(h1) => h1.room(),
-            Protocol::H2(h2) => h2.room(),
-            Protocol::Undecided => 0,
-        }
+        on!(&self.protocol, 0, |agreed| agreed.room())
     }
 
     #[inline]
     fn room_for(&self, body: bool) -> u32 {
-        match &self.protocol {
-            Protocol::H1(h1) => h1.room_for(body),
-            Protocol::H2(h2) => h2.room_for(body),
-            Protocol::Undecided => 0,
-        }
+        on!(&self.protocol, 0, |agreed| agreed.room_for(body))
     }
 
     #[inline]
     fn in_flight(&self) -> u32 {
         let waiting: u32 = self.waiting.iter().map(|(run, _)| run.count).sum();
-        waiting
-            + match &self.protocol {
-                Protocol::H1(h1) => h1.in_flight(),
-                Protocol::H2(h2) => h2.in_flight(),
-                Protocol::Undecided => 0,
-            }
+        waiting + on!(&self.protocol, 0, |agreed| agreed.in_flight())
     }
 
     #[inline]
     fn answers(&self) -> u32 {
-        match &self.protocol {
-            Protocol::H1(h1) => h1.answers(),
-            Protocol::H2(h2) => h2.answers(),
-            Protocol::Undecided => 0,
-        }
+        on!(&self.protocol, 0, |agreed| agreed.answers())
     }
 
     #[inline]
     fn in_response(&self) -> bool {
-        match &self.protocol {
-            Protocol::H1(h1) => h1.in_response(),
-            Protocol::H2(h2) => h2.in_response(),
-            Protocol::Undecided => false,
-        }
+        on!(&self.protocol, false, |agreed| agreed.in_response())
     }
 
     fn oldest(&self) -> Option<Run> {
-        let oldest = match &self.protocol {
-            Protocol::H1(h1) => h1.oldest(),
-            Protocol::H2(h2) => h2.oldest(),
-            Protocol::Undecided => None,
-        };
+        let oldest = on!(&self.protocol, None, |agreed| agreed.oldest());
         oldest.or_else(|| self.waiting.first().map(|(run, _)| *run))
     }
 
@@ -181,10 +167,7 @@ impl<R: Default> Conversation for Any<R> {
 
     #[inline]
     fn ahead<E: Responses<Reading = R>>(&self, events: &E) -> Ahead {
-        match &self.protocol {
-            Protocol::H1(h1) => h1.ahead(events),
-            Protocol::H2(_) | Protocol::Undecided => Ahead::default(),
-        }
+        on!(&self.protocol, Ahead::default(), |agreed| agreed.ahead(events))
     }
 
     fn handle_discarded<E: Responses<Reading = R>>(
@@ -201,20 +184,12 @@ impl<R: Default> Conversation for Any<R> {
     }
 
     fn handle_end<E: Responses<Reading = R>>(&mut self, now: Time, events: &mut E) -> Loss {
-        match &mut self.protocol {
-            Protocol::H1(h1) => h1.handle_end(now, events),
-            Protocol::H2(h2) => h2.handle_end(now, events),
-            Protocol::Undecided => Loss::Closed,
-        }
+        on!(&mut self.protocol, Loss::Closed, |agreed| agreed.handle_end(now, events))
     }
 
     #[inline]
     fn send_pending(&mut self, requests: &mut impl Requests, out: &mut impl Out) -> Result<u64, NetError> {
-        let mut bytes = match &mut self.protocol {
-            Protocol::H1(h1) => h1.send_pending(requests, out)?,
-            Protocol::H2(h2) => h2.send_pending(requests, out)?,
-            Protocol::Undecided => return Ok(0),
-        };
+        let mut bytes = on!(&mut self.protocol, return Ok(0), |agreed| agreed.send_pending(requests, out)?);
         for (run, last) in std::mem::take(&mut self.waiting) {
             bytes += self.begin(run, last, requests, out)?;
         }
@@ -223,9 +198,7 @@ impl<R: Default> Conversation for Any<R> {
 
     #[inline]
     fn given_back(&mut self, each: impl FnMut(Run, Fate)) {
-        if let Protocol::H2(h2) = &mut self.protocol {
-            h2.given_back(each);
-        }
+        on!(&mut self.protocol, (), |agreed| agreed.given_back(each));
     }
 
     #[inline]
@@ -235,77 +208,57 @@ impl<R: Default> Conversation for Any<R> {
 
     #[inline]
     fn is_leaving(&self) -> bool {
-        match &self.protocol {
-            Protocol::H1(h1) => h1.is_leaving(),
-            Protocol::H2(h2) => h2.is_leaving(),
-            Protocol::Undecided => false,
-        }
+        on!(&self.protocol, false, |agreed| agreed.is_leaving())
     }
 
     #[inline]
     fn held_back(&self) -> usize {
-        if let Protocol::H2(h2) = &self.protocol { h2.held_back() } else { 0 }
+        on!(&self.protocol, 0, |agreed| agreed.held_back())
     }
 
     fn unsent(&self) -> Vec<Unsent> {
-        if let Protocol::H2(h2) = &self.protocol { h2.unsent() } else { Vec::new() }
+        on!(&self.protocol, Vec::new(), |agreed| agreed.unsent())
     }
 
     fn shut_since(&self) -> Option<Time> {
-        if let Protocol::H2(h2) = &self.protocol { h2.shut_since() } else { None }
+        on!(&self.protocol, None, |agreed| agreed.shut_since())
     }
 
     fn hold(&mut self, first: u64, held: bool) {
-        if let Protocol::H2(h2) = &mut self.protocol {
-            h2.hold(first, held);
-        }
+        on!(&mut self.protocol, (), |agreed| agreed.hold(first, held));
     }
 
     fn upload_backlog(&self, first: u64) -> Option<usize> {
-        if let Protocol::H2(h2) = &self.protocol { h2.upload_backlog(first) } else { None }
+        on!(&self.protocol, None, |agreed| agreed.upload_backlog(first))
     }
 
     fn give(&mut self, first: u64, piece: Bytes) {
-        if let Protocol::H2(h2) = &mut self.protocol {
-            h2.give(first, piece);
-        }
+        on!(&mut self.protocol, (), |agreed| agreed.give(first, piece));
     }
 
     fn give_end(&mut self, first: u64) {
-        if let Protocol::H2(h2) = &mut self.protocol {
-            h2.give_end(first);
-        }
+        on!(&mut self.protocol, (), |agreed| agreed.give_end(first));
     }
 
     fn cancel(&mut self, first: u64) -> Option<Run> {
-        if let Protocol::H2(h2) = &mut self.protocol { h2.cancel(first) } else { None }
+        on!(&mut self.protocol, None, |agreed| agreed.cancel(first))
     }
 
     fn cancel_oldest(&mut self) -> Option<Run> {
-        match &mut self.protocol {
-            Protocol::H2(h2) => h2.cancel_oldest(),
-            Protocol::H1(_) | Protocol::Undecided => None,
-        }
+        on!(&mut self.protocol, None, |agreed| agreed.cancel_oldest())
     }
 
     fn why(&self, loss: Loss) -> Loss {
-        if let Protocol::H2(h2) = &self.protocol { h2.why(loss) } else { loss }
+        on!(&self.protocol, loss, |agreed| agreed.why(loss))
     }
 
     fn abandon(&mut self, mut each: impl FnMut(Run, Fate)) {
-        match &mut self.protocol {
-            Protocol::H1(h1) => h1.abandon(&mut each),
-            Protocol::H2(h2) => h2.abandon(&mut each),
-            Protocol::Undecided => {}
-        }
+        on!(&mut self.protocol, (), |agreed| agreed.abandon(&mut each));
         self.waiting.drain(..).for_each(|(run, _)| each(run, Fate::Unknown));
     }
 
     fn leave(&mut self, out: &mut impl Out) -> Close {
-        match &mut self.protocol {
-            Protocol::H2(h2) => h2.leave(out),
-            Protocol::H1(_) | Protocol::Undecided => Close::AfterPeer,
-        }
+        on!(&mut self.protocol, Close::AfterPeer, |agreed| agreed.leave(out))
     }
 
     fn facts(shared: &AnyShared) -> Facts {
