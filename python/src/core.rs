@@ -281,8 +281,11 @@ fn set(py: Python<'_>, builder: Builder, name: &str, value: &Bound<'_, PyAny>) -
             "either" => Protocol::Either,
             "http1" => Protocol::Http1,
             "http2" => Protocol::Http2,
+            "http3" => Protocol::Http3,
+            "alt_svc" => Protocol::AltSvc,
             other => {
-                let words = format!("protocol is {other:?}\nhint: take \"either\", \"http1\" or \"http2\"");
+                let hint = r#"take "either", "http1", "http2", "http3" or "alt_svc""#;
+                let words = format!("protocol is {other:?}\nhint: {hint}");
                 return Err(raise(py, Error::Builder(words)));
             }
         }),

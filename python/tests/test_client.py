@@ -4,10 +4,13 @@ import asyncio
 import collections.abc
 import gc
 import importlib.metadata
+import json
 import os
 import pickle
+import shutil
 import socket
 import ssl
+import subprocess
 import tempfile
 import threading
 import time
@@ -38,6 +41,75 @@ MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg2gPHo/ZeOtmA1V9d
 xQE7o/qnd+coSUolNpoKvUxuvGc8aQJhyHAy4rPWs8lP2hWNOzV7BEiA
 -----END PRIVATE KEY-----
 """
+
+
+class Running:
+    """A program that serves HTTP/3 and, beside it, HTTP over TCP at the same port."""
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        cert, key = (os.path.join(self.folder.name, name) for name in ("cert.pem", "key.pem"))
+        for path, text in ((cert, CERTIFICATE), (key, KEY)):
+            with open(path, "w") as file:
+                file.write(text)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        words = self.words(port, cert, key)
+        quiet = subprocess.DEVNULL
+        self.process = subprocess.Popen(words, cwd=self.folder.name, stdout=quiet, stderr=quiet)
+        for _ in range(1000):
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                time.sleep(0.02)
+        return "https://localhost:%d" % port
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.folder.cleanup()
+
+
+class Caddy(Running):
+    program = "caddy"
+
+    def words(self, port, cert, key):
+        site = "https://localhost:%d {\n bind 127.0.0.1\n tls %s %s\n respond {http.request.proto}\n}\n"
+        with open(os.path.join(self.folder.name, "Caddyfile"), "w") as file:
+            file.write("{\n admin off\n auto_https disable_redirects\n}\n" + site % (port, cert, key))
+        return ["caddy", "run", "--adapter", "caddyfile", "--config", file.name]
+
+    @staticmethod
+    def check(test, client):
+        test.assertEqual(client.get("/version").body, b"HTTP/3.0")
+
+    seen = 0
+
+    @classmethod
+    def over_quic(cls, client):
+        cls.seen += client.get("/version").body == b"HTTP/3.0"
+        return cls.seen
+
+
+class Ours(Running):
+    program = os.environ.get("LINERATE") or os.path.join(
+        os.path.dirname(__file__), "../../target/debug/linerate"
+    )
+
+    def words(self, port, cert, key):
+        given = ["--listen", "127.0.0.1:%d" % port, "--tls-cert", cert, "--tls-key", key]
+        with open(os.path.join(self.folder.name, "version"), "w") as file:
+            file.write("here")
+        return [self.program, "serve", "--http3", "--demo-routes", "--dir", self.folder.name, *given]
+
+    @classmethod
+    def check(cls, test, client):
+        test.assertGreaterEqual(cls.over_quic(client), 300)
+
+    @staticmethod
+    def over_quic(client):
+        return json.loads(client.get("/stats").body)["by_protocol"]["HTTP/3.0"]
 
 
 class Server:
@@ -256,7 +328,32 @@ class Blocking(unittest.TestCase):
                 with self.assertRaises(linerate.ConnectError):
                     client.get("/")
         with self.assertRaisesRegex(linerate.BuilderError, 'hint: take "either"'):
-            linerate.Client(url, protocol="http3")
+            linerate.Client(url, protocol="http4")
+        with self.assertRaises(linerate.BuilderError):
+            linerate.Client(url.replace("https", "http"), protocol="http3")
+
+    def test_http3_and_the_way_to_it(self):
+        for server in (Caddy, Ours):
+            if shutil.which(server.program) is None:
+                print("not run: %s is not installed" % server.program)
+                continue
+            with server() as url:
+                settings = {"add_root": CERTIFICATE, "proxy": ""}
+                with linerate.Client(url, protocol="http3", **settings) as client:
+                    responses = list(client.send_all(["/version"] * 300))
+                    self.assertEqual([response.status for response in responses], [200] * 300)
+                    server.check(self, client)
+                    big = client.send(Request("POST", "/echo", body=b"x" * 3_000_000))
+                    self.assertEqual(big.status, 200)
+                with linerate.Client(url, protocol="alt_svc", **settings) as client:
+                    before = server.over_quic(client)
+                    deadline = time.monotonic() + 20
+                    while server.over_quic(client) < before + 2 and time.monotonic() < deadline:
+                        client.get("/version")
+                    self.assertGreaterEqual(server.over_quic(client), before + 2)
+                with linerate.Client(url, protocol="http3", proxy="") as stranger:
+                    with self.assertRaisesRegex(linerate.ConnectError, "certificate"):
+                        stranger.get("/")
 
     def test_a_closed_client_and_a_child_of_fork(self):
         with Server() as server:
