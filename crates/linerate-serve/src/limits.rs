@@ -376,6 +376,10 @@ pub(crate) const QUIC_SEND_TOGETHER: u64 = 64 << 20;
 /// repeat themselves.
 pub(crate) const H3_TABLE: u32 = 4096;
 
+/// Streams of a connection whose field sections may wait for entries of the table. Reason: as few as
+/// browsers announce, and each holds its section and a window's bytes.
+pub(crate) const H3_BLOCKED: u32 = 16;
+
 /// How long after the first GOAWAY of HTTP/3 the second one names the last request. Reason: most round
 /// trips are shorter.
 pub(crate) const H3_GOODBYE: Duration = Duration::from_millis(100);

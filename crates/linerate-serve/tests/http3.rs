@@ -21,6 +21,8 @@ mod code {
     pub(crate) const FRAME_UNEXPECTED: u64 = 0x105;
     pub(crate) const EXCESSIVE_LOAD: u64 = 0x107;
     pub(crate) const MESSAGE_ERROR: u64 = 0x10e;
+    pub(crate) const QPACK_DECOMPRESSION_FAILED: u64 = 0x200;
+    pub(crate) const QPACK_ENCODER_STREAM_ERROR: u64 = 0x201;
 }
 
 /// Options of a server that speaks HTTP/3, and its certificate in DER.
@@ -273,5 +275,92 @@ fn a_client_that_moves_keeps_its_connection() {
             client.moves();
         }
     }
+    server.stop();
+}
+
+/// The capacity of 4,096 bytes that the server announces, on a stream of QPACK's encoder.
+const TABLE: [u8; 4] = [2, 0x3f, 0xe1, 0x1f];
+
+/// A whole request that needs an entry.
+fn needs_an_entry() -> Vec<u8> {
+    let mut section = Vec::new();
+    let fields = [(":method", "POST"), (":scheme", "https"), (":authority", "localhost"), (":path", "/echo")];
+    linerate_http::h3::section_prefix(&mut section);
+    for (name, value) in fields {
+        linerate_http::h3::field_line(name.as_bytes(), value.as_bytes(), &mut section);
+    }
+    // Required Insert Count 1, and the newest entry.
+    section[0] = 2;
+    section.push(0x80);
+    let mut out = Vec::new();
+    linerate_http::h3::put_frame(linerate_http::h3::frame_kind::HEADERS, &section, &mut out);
+    out
+}
+
+/// As many streams as the server announces wait for QPACK's table, and are served then; one more ends the
+/// connection (RFC 9204, section 2.1.2), and so does a table larger than announced.
+#[test]
+fn sixteen_streams_wait_for_the_table() {
+    let (server, mut other, cert) = demo();
+    let connect = || {
+        let mut client = H3TestClient::new(address(&server), &cert, &QuicOptions::default());
+        let encoder = client.open_one_way();
+        client.send(encoder, &TABLE, false);
+        (client, encoder)
+    };
+    let (mut client, encoder) = connect();
+    let mut waiting = Vec::new();
+    for nth in 0..16 {
+        let stream = client.open();
+        client.send(stream, &needs_an_entry(), false);
+        client.step();
+        client.send(stream, &data(format!("content {nth}").as_bytes()), true);
+        waiting.push(stream);
+    }
+    assert_eq!(client.get("/").status(), "200", "others go on");
+    client.send(encoder, &[0x41, b'x', 1, b'1'], false);
+    for (nth, stream) in waiting.into_iter().enumerate() {
+        let response = client.response(stream);
+        let content = format!("content {nth}").into_bytes();
+        assert_eq!((response.status(), &response.body), ("200", &content), "{:?}", client.lost);
+    }
+
+    let (mut client, _) = connect();
+    for _ in 0..17 {
+        let stream = client.open();
+        client.send(stream, &needs_an_entry(), true);
+    }
+    assert_eq!(client.code(), code::QPACK_DECOMPRESSION_FAILED);
+    let (mut client, encoder) = connect();
+    client.send(encoder, &[0x3f, 0xe2, 0x1f], false);
+    assert_eq!(client.code(), code::QPACK_ENCODER_STREAM_ERROR);
+    // What waits and is given up, again and again, takes nothing from the connection.
+    let (mut client, _) = connect();
+    for _ in 0..100 {
+        let stream = client.open();
+        client.send(stream, &[needs_an_entry(), data(&[b'x'; 10_000])].concat(), false);
+        client.step();
+        client.reset(stream, 0x10c);
+        client.step();
+    }
+    assert_eq!(client.get("/").status(), "200", "{:?}", client.lost);
+    assert_eq!(other.get("/").status(), "200");
+    drop((client, other));
+    server.stop();
+}
+
+/// A stream that waits for the table has no more time than one whose head comes slowly.
+#[test]
+fn entries_that_never_come_are_not_waited_for() {
+    let (options, cert) = options();
+    let limits = Limits { header_time: Duration::from_millis(300), ..Limits::default() };
+    let server = spawn(ServerOptions { limits, ..options }).unwrap();
+    let mut client = H3TestClient::new(address(&server), &cert, &QuicOptions::default());
+    let encoder = client.open_one_way();
+    client.send(encoder, &TABLE, false);
+    let stream = client.open();
+    client.send(stream, &needs_an_entry(), true);
+    assert_eq!(client.code(), code::NO_ERROR);
+    drop(client);
     server.stop();
 }

@@ -20,7 +20,7 @@ use self::frames::{Flood, Frames};
 pub(crate) use self::framing::StreamFraming;
 pub(crate) use self::stream::{Doing, Fed, Pumped, ResponseSource, Sending, Stream, Upload};
 use crate::limits::{
-    self, FILES_OPEN, H2_KEPT, H2_LOCAL_RESETS, H2_RESETS_PENDING, H2_STREAM_WINDOW, H2_STREAMS,
+    self, FILES_OPEN, H2_KEPT, H2_LOCAL_RESETS, H2_RESETS_PENDING, H2_STREAM_WINDOW, H2_STREAMS, H3_BLOCKED,
     H3_CONNECTION_ROOM, H3_CONNECTION_WINDOW, H3_GOODBYE, H3_STREAM_ROOM, H3_STREAM_WINDOW, H3_TABLE, Limits,
     UNSENT_SCARCE,
 };
@@ -60,6 +60,7 @@ impl StreamShared {
             connection_room: H3_CONNECTION_ROOM,
             head_list: options.head_list,
             table_capacity: H3_TABLE,
+            blocked_streams: H3_BLOCKED,
             resets_caused: H2_LOCAL_RESETS,
             resets_at_once: H2_RESETS_PENDING,
         };

@@ -315,6 +315,7 @@ impl CarriedConnection {
     fn record(&mut self, end: &mut QuicEndpoint, record: StreamRecord<'_>) {
         match record {
             StreamRecord::Bytes { stream, bytes, ends } => self.write(end, stream, bytes, ends),
+            StreamRecord::Again { .. } => record.write(&mut self.inbox),
             StreamRecord::Reset { stream, code } => {
                 if let Some(at) = self.place(stream) {
                     self.give_up(end, at, code);

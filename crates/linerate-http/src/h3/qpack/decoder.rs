@@ -171,6 +171,15 @@ impl QpackDecoder {
         Err(QpackError::EncoderStream("inserts an entry that is larger than the table"))
     }
 
+    /// Inserts that a field section needs, if they have not come; `None`: it can be decoded now.
+    ///
+    /// # Errors
+    /// What it says of them breaks the rules.
+    pub fn waits_for(&self, section: &[u8]) -> Result<Option<u64>, QpackError> {
+        let required = self.required_inserts(&mut &section[..])?;
+        Ok((required > self.table.inserts()).then_some(required))
+    }
+
     /// Decodes a whole field section of a stream, field by field: name and value. They may count
     /// `most` bytes, each field 32 more than its own.
     ///

@@ -8,6 +8,7 @@
 //! The face is that of [HTTP/2's server](crate::h2::server::Server), and so are its events: a request is
 //! named by how many came before it.
 
+mod blocked;
 mod read;
 mod records;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod write;
 
 use linerate_base::Time;
 
+use self::blocked::BlockedStream;
 use self::records::put_bytes_head;
 pub use self::records::{ALL_STREAMS, StreamRecord};
 use self::unidirectional::PeerStreams;
@@ -39,6 +41,8 @@ pub struct H3ServerOptions {
     pub head_list: u32,
     /// Bytes of QPACK's dynamic table.
     pub table_capacity: u32,
+    /// Streams at once whose field sections may wait for entries of the table.
+    pub blocked_streams: u32,
     /// Streams that the client may make us reset by breaking a rule on each; more end the connection.
     pub resets_caused: u32,
     /// Requests between two calls of [`H3Server::begin_turn`] that the client may cancel in the same
@@ -82,6 +86,10 @@ struct RequestFlow {
     send_left: i64,
     /// Bytes that the owner has read and the transport does not know of.
     unreported: u32,
+    /// Its field section waits, or came again.
+    blocked: Option<BlockedStream>,
+    /// Bytes that were reported as read, and are to be read once more.
+    debt: u32,
     /// The response has ended.
     sent: bool,
     /// The request has ended.
@@ -94,6 +102,8 @@ struct OpenRecord {
     stream: u64,
     left: usize,
     ends: bool,
+    /// Its bytes came before, and had to wait.
+    again: bool,
 }
 
 /// How far the end of the connection has come (RFC 9114, section 5.2).
@@ -121,6 +131,8 @@ pub struct H3Server {
     send_left: i64,
     /// Bytes of all streams that were read and not reported.
     unreported: u32,
+    /// As [`RequestFlow::debt`], of all streams.
+    debt: u32,
     window: u32,
     /// Bytes of instructions beyond what the transport takes.
     instructions_left: Option<i64>,
@@ -153,6 +165,7 @@ impl H3Server {
         let mut ours = vec![stream_kind::CONTROL as u8];
         let settings = H3Settings {
             table_capacity: u64::from(options.table_capacity),
+            blocked_streams: u64::from(options.blocked_streams),
             field_section_bytes: Some(u64::from(options.head_list)),
             ..H3Settings::default()
         };
@@ -167,6 +180,7 @@ impl H3Server {
             record: None,
             send_left: i64::from(options.connection_room),
             unreported: 0,
+            debt: 0,
             window: options.connection_window,
             instructions_left: None,
             goodbye: H3Goodbye::No,

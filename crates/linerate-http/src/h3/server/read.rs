@@ -1,6 +1,7 @@
 //! Records of a client's streams become events.
 
 use super::super::{H3Code, H3Error, H3FrameReader, H3Piece, QpackError, QpackSection, frame_kind, varint};
+use super::blocked::BlockedStream;
 use super::records::RecordHead;
 use super::unidirectional::PeerNews;
 use super::{
@@ -43,12 +44,12 @@ impl H3Server {
         match RecordHead::read(input) {
             None => Ok(None),
             Some(RecordHead::Other(record)) => self.other(record).map(Some),
-            Some(RecordHead::Bytes { stream, len, ends }) if is_request(stream) => {
-                self.record = Some(OpenRecord { stream, left: len, ends });
+            Some(RecordHead::Bytes { stream, len, ends, again }) if is_request(stream) => {
+                self.record = Some(OpenRecord { stream, left: len, ends, again });
                 self.open(stream);
                 Ok(Some(None))
             }
-            Some(RecordHead::Bytes { stream, len, ends }) => {
+            Some(RecordHead::Bytes { stream, len, ends, .. }) => {
                 let (bytes, rest) = input.split_at(len.min(input.len()));
                 *input = rest;
                 self.unidirectional(stream, bytes, ends)?;
@@ -78,6 +79,8 @@ impl H3Server {
             content_left: None,
             send_left: i64::from(self.options.stream_room),
             unreported: 0,
+            blocked: None,
+            debt: 0,
             sent: false,
             received: false,
         });
@@ -93,6 +96,12 @@ impl H3Server {
             self.release_to_connection(payload.len() as u32);
             return Ok(None);
         };
+        if let Some(blocked) = &mut flow.blocked
+            && blocked.hold(payload, record)
+        {
+            (*input, self.record) = (behind, None);
+            return Ok(None);
+        }
         let section_bytes = flow.reader.section_bytes();
         let mut reader = std::mem::replace(&mut flow.reader, H3FrameReader::of_requests(section_bytes));
         let piece = reader.next(&mut rest)?;
@@ -118,6 +127,17 @@ impl H3Server {
         let in_frame = reader.in_frame();
         if let Some(flow) = self.flow_mut(id) {
             flow.reader = reader;
+            if let Some(blocked) = &mut flow.blocked {
+                if blocked.waits() {
+                    blocked.ends |= is_all;
+                    return Ok(event);
+                }
+                if is_all {
+                    flow.blocked = None;
+                } else if self.record.is_none() {
+                    self.come_again(id);
+                }
+            }
         }
         match is_all {
             true => self.end(id, event, in_frame),
@@ -183,6 +203,14 @@ impl H3Server {
         section: &[u8],
         heads: &mut Heads,
     ) -> Option<Result<ClientEvent<'static>, H3Error>> {
+        // Sections that use no dynamic table begin with a Required Insert Count of zero.
+        if section.first() != Some(&0) {
+            match self.decoder.waits_for(section) {
+                Ok(None) => {}
+                Ok(Some(required)) => return self.wait(id, required, section).err().map(Err),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
         match self.flow(id)?.phase {
             RequestPhase::Head => self.head(id, section, heads).transpose(),
             RequestPhase::Content => self.trailers(id, section).transpose(),
@@ -194,7 +222,6 @@ impl H3Server {
     }
 
     fn head(&mut self, id: u32, section: &[u8], heads: &mut Heads) -> Event<'static> {
-        // Sections that use no dynamic table begin with a Required Insert Count of zero.
         let is_fixed = section.first() == Some(&0);
         let head = match self.known.known(section, 0).filter(|_| is_fixed) {
             Some(read) => Head::Read(read.clone()),
@@ -282,6 +309,7 @@ impl H3Server {
                 StreamRecord::Stop { stream, code: H3Code::STREAM_CREATION_ERROR.0 }.write(&mut self.out);
             }
         }
+        self.unblock();
         self.put_instructions()?;
         if ends { self.peers.ended(stream) } else { Ok(()) }
     }
@@ -312,7 +340,7 @@ impl H3Server {
                 }
                 Ok(None)
             }
-            StreamRecord::Bytes { .. } | StreamRecord::Close { .. } => Ok(None),
+            StreamRecord::Bytes { .. } | StreamRecord::Again { .. } | StreamRecord::Close { .. } => Ok(None),
         }
     }
 
@@ -324,7 +352,9 @@ impl H3Server {
         if self.flow(id).is_none() {
             return Ok(None);
         }
-        self.decoder.cancel(stream);
+        if !self.flow(id).is_some_and(|flow| flow.blocked.as_ref().is_some_and(BlockedStream::waits)) {
+            self.decoder.cancel(stream);
+        }
         self.put_reset(id, H3Code::REQUEST_CANCELLED);
         self.cancelled += u32::from(id >= self.turn_from);
         if self.cancelled > self.options.resets_at_once {
@@ -365,13 +395,12 @@ fn id_of(stream: u64) -> u32 {
     u32::try_from(stream / 4).unwrap_or(u32::MAX)
 }
 
-/// Whether a field section had room. Entries of the table that have not come are a fault: no stream may
-/// wait for them.
+/// Whether a field section had room. Those that wait for entries of the table do not come here.
 fn decode(decoded: Result<QpackSection, QpackError>) -> Result<bool, H3Error> {
     match decoded {
         Ok(QpackSection::Whole) => Ok(true),
         Ok(QpackSection::Blocked(_)) => {
-            let why = "a field section needs entries that have not come, and no stream may wait";
+            let why = "a field section needs entries that have not come";
             Err(H3Error::new(H3Code::QPACK_DECOMPRESSION_FAILED, why))
         }
         Err(QpackError::TooLarge(_)) => Ok(false),

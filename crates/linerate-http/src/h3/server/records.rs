@@ -15,6 +15,8 @@ mod kind {
     pub(super) const STOP: u8 = 3;
     pub(super) const ROOM: u8 = 4;
     pub(super) const CLOSE: u8 = 5;
+    pub(super) const AGAIN: u8 = 6;
+    pub(super) const AGAIN_LAST: u8 = 7;
 }
 
 /// Something that happens to a stream, in either direction.
@@ -27,6 +29,16 @@ pub enum StreamRecord<'i> {
         /// The bytes.
         bytes: &'i [u8],
         /// The sender ends the stream here.
+        ends: bool,
+    },
+    /// From the application: bytes of a stream that came too early, which it wants once more, behind
+    /// everything that is on its way to it. They have taken no room.
+    Again {
+        /// Its ID.
+        stream: u64,
+        /// The bytes.
+        bytes: &'i [u8],
+        /// The sender ended the stream here.
         ends: bool,
     },
     /// The sender of a stream gives it up (RESET_STREAM).
@@ -60,7 +72,7 @@ pub enum StreamRecord<'i> {
 /// The beginning of a record.
 pub(super) enum RecordHead {
     /// So many bytes of a stream follow.
-    Bytes { stream: u64, len: usize, ends: bool },
+    Bytes { stream: u64, len: usize, ends: bool, again: bool },
     /// Any other record, whole.
     Other(StreamRecord<'static>),
 }
@@ -71,10 +83,13 @@ impl<'i> StreamRecord<'i> {
         let mut ahead = *input;
         let record = match RecordHead::read(&mut ahead)? {
             RecordHead::Other(record) => record,
-            RecordHead::Bytes { stream, len, ends } => {
+            RecordHead::Bytes { stream, len, ends, again } => {
                 let (bytes, rest) = ahead.split_at_checked(len)?;
                 ahead = rest;
-                StreamRecord::Bytes { stream, bytes, ends }
+                match again {
+                    true => StreamRecord::Again { stream, bytes, ends },
+                    false => StreamRecord::Bytes { stream, bytes, ends },
+                }
             }
         };
         *input = ahead;
@@ -100,6 +115,10 @@ impl<'i> StreamRecord<'i> {
         match *self {
             StreamRecord::Bytes { stream, bytes, ends } => {
                 put_bytes_head(stream, bytes.len(), ends, out);
+                out.extend_from_slice(bytes);
+            }
+            StreamRecord::Again { stream, bytes, ends } => {
+                put_head(if ends { kind::AGAIN_LAST } else { kind::AGAIN }, stream, bytes.len(), out);
                 out.extend_from_slice(bytes);
             }
             StreamRecord::Reset { stream, code } => number(kind::RESET, stream, code, out),
@@ -128,9 +147,11 @@ impl RecordHead {
         let [kind, stream @ .., a, b, c, d] = *head;
         let stream = u64::from_be_bytes(stream);
         let len = u32::from_be_bytes([a, b, c, d]) as usize;
-        if kind <= kind::LAST {
+        let again = kind >= kind::AGAIN;
+        if kind <= kind::LAST || again {
             *input = behind;
-            return Some(RecordHead::Bytes { stream, len, ends: kind == kind::LAST });
+            let ends = matches!(kind, kind::LAST | kind::AGAIN_LAST);
+            return Some(RecordHead::Bytes { stream, len, ends, again });
         }
         let (number, behind) = behind.split_first_chunk::<8>()?;
         *input = behind;

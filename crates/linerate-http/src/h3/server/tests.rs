@@ -13,6 +13,7 @@ fn options() -> H3ServerOptions {
         connection_room: 4000,
         head_list: Heads::new(RequestLimits::default()).list_bytes(),
         table_capacity: 4096,
+        blocked_streams: 2,
         resets_caused: 3,
         resets_at_once: 3,
     }
@@ -309,7 +310,10 @@ fn broken_rules_end_the_connection() {
         ("H3_FRAME_ERROR", vec![(0, with(&[])[..5].to_vec(), true)]),
         ("H3_FRAME_ERROR", vec![(0, [with(&[]), data(b"more")[..3].to_vec()].concat(), true)]),
         ("QPACK_DECOMPRESSION_FAILED", on_request(frame(frame_kind::HEADERS, &[0, 0, 0xff, 0xff]))),
-        ("QPACK_DECOMPRESSION_FAILED", on_request(frame(frame_kind::HEADERS, &[2, 0, 0x80]))),
+        (
+            "QPACK_DECOMPRESSION_FAILED",
+            [0, 4, 8].map(|stream| (stream, frame(frame_kind::HEADERS, &[2, 0, 0x80]), false)).to_vec(),
+        ),
         ("QPACK_ENCODER_STREAM_ERROR", vec![(2, vec![2, 0x3f, 0xff, 0xff, 0x03], false)]),
         ("QPACK_DECODER_STREAM_ERROR", vec![(2, vec![3, 0x80], false)]),
         ("QPACK_DECODER_STREAM_ERROR", vec![(2, vec![3, 0x01], false)]),
@@ -418,4 +422,109 @@ fn the_dynamic_table_is_read() {
         .flat_map(|(_, bytes)| bytes)
         .collect();
     assert_eq!(decoder, [3, 1, 0x80], "an increment, and the section acknowledged");
+}
+
+/// The instruction that inserts `x: 1`.
+const INSERT: [u8; 4] = [0x41, b'x', 1, b'1'];
+
+/// The head of a POST that refers to as many entries as were inserted, and so waits for them.
+fn waiting(inserts: u8) -> Vec<u8> {
+    let mut request = section(&[(":method", "POST"), GET[1], GET[2], GET[3]]);
+    request[0] = inserts + 1;
+    request.push(0x80);
+    frame(frame_kind::HEADERS, &request)
+}
+
+impl Pair {
+    /// A client whose encoder has made a table.
+    fn with_table() -> Pair {
+        let mut pair = Pair::begun();
+        pair.send(6, &[2, 0x3f, 0xbd, 0x01], false);
+        assert_eq!(pair.told(), []);
+        pair
+    }
+
+    /// The bytes that the server wants once more come again. Returns how many.
+    fn come_again(&mut self) -> usize {
+        let out = std::mem::take(self.server.out());
+        let (mut rest, mut came) = (&out[..], 0);
+        while let Some(record) = StreamRecord::read(&mut rest) {
+            if let StreamRecord::Again { bytes, .. } = record {
+                record.write(&mut self.input);
+                came += bytes.len();
+            }
+        }
+        came
+    }
+}
+
+#[test]
+fn rfc9204_2_1_2_streams_wait_for_entries_and_lose_nothing() {
+    let mut pair = Pair::with_table();
+    pair.send(0, &[waiting(1), data(b"one")].concat(), false);
+    pair.send(0, &data(b"two"), false);
+    pair.send(4, &with(&[]), true);
+    assert_eq!(pair.told(), [Told::Request(1, "GET /".to_owned(), true)], "others go on");
+    assert_eq!(pair.server.head_since(), Some(Time::ZERO), "it counts as a head that has not come");
+    pair.send(6, &INSERT, false);
+    assert_eq!(pair.told(), []);
+    let again = pair.come_again();
+    assert_eq!(again, [waiting(1), data(b"one"), data(b"two")].concat().len());
+    // These were sent before the others came back: they are next.
+    let mut input = std::mem::take(&mut pair.input);
+    pair.send(0, &data(b"three"), false);
+    pair.send(0, &[], true);
+    pair.input.append(&mut input);
+    let request = Told::Request(0, "POST /".to_owned(), false);
+    let content = |bytes: &[u8], ends| Told::Data(0, bytes.to_vec(), ends);
+    assert_eq!(pair.told(), [request, content(b"one", false), content(b"two", false)]);
+    assert_eq!(pair.come_again(), data(b"three").len());
+    assert_eq!(pair.told(), [content(b"three", true)]);
+    assert!(pair.server.error().is_none() && pair.server.head_since().is_none());
+}
+
+#[test]
+fn rfc9204_2_1_2_trailers_wait_too() {
+    let mut pair = Pair::with_table();
+    let trailers = frame(frame_kind::HEADERS, &[3, 0, 0x80]);
+    pair.send(0, &[waiting(1), data(b"x"), trailers].concat(), true);
+    assert_eq!(pair.told(), []);
+    pair.send(6, &INSERT, false);
+    assert_eq!(pair.told(), []);
+    pair.come_again();
+    let told = [Told::Request(0, "POST /".to_owned(), false), Told::Data(0, b"x".to_vec(), false)];
+    assert_eq!(pair.told(), told);
+    assert_eq!(pair.come_again(), 0);
+    pair.send(6, &[0x41, b'y', 1, b'2'], false);
+    assert_eq!(pair.told(), []);
+    pair.come_again();
+    assert_eq!(pair.told(), [Told::Trailers(0, vec![("y".to_owned(), b"2".to_vec())])]);
+}
+
+/// Each stream that waits and is given up leaves nothing behind: neither its place nor room of the
+/// connection that was never taken.
+#[test]
+fn streams_that_wait_and_are_given_up_leave_nothing() {
+    let mut pair = Pair::with_table();
+    let (mut room, mut sent) = (0, 0);
+    for nth in 0..200 {
+        let bytes = [waiting(1), data(&[b'x'; 50])].concat();
+        sent += bytes.len() as u64;
+        pair.server.begin_turn(Time::ZERO);
+        pair.send(nth * 4, &bytes, false);
+        StreamRecord::Reset { stream: nth * 4, code: 0x10c }.write(&mut pair.input);
+        assert_eq!(pair.told(), [Told::Reset(nth as u32)]);
+        let out = std::mem::take(pair.server.out());
+        let mut rest = &out[..];
+        while let Some(record) = StreamRecord::read(&mut rest) {
+            match record {
+                StreamRecord::Room { stream: ALL_STREAMS, bytes } => room += bytes,
+                StreamRecord::Again { .. } => panic!("it is gone"),
+                _ => {}
+            }
+        }
+        StreamRecord::Room { stream: 7, bytes: 100 }.write(&mut pair.input);
+    }
+    let window = u64::from(options().connection_window);
+    assert!(room <= sent && room + window / 2 + 1 >= sent, "{room} of {sent} bytes");
 }

@@ -96,7 +96,9 @@ impl H3Server {
         if let Some(flow) = self.flow_mut(id)
             && !flow.received
         {
-            flow.unreported += bytes;
+            let paid = bytes.min(flow.debt);
+            flow.debt -= paid;
+            flow.unreported += bytes - paid;
             if flow.unreported > half {
                 let bytes = u64::from(std::mem::take(&mut flow.unreported));
                 StreamRecord::Room { stream: stream_of(id), bytes }.write(&mut self.out);
@@ -106,7 +108,9 @@ impl H3Server {
 
     /// The same for a stream that is no longer read.
     pub fn release_to_connection(&mut self, bytes: u32) {
-        self.unreported += bytes;
+        let paid = bytes.min(self.debt);
+        self.debt -= paid;
+        self.unreported += bytes - paid;
         if self.unreported > self.window / 2 {
             let bytes = u64::from(std::mem::take(&mut self.unreported));
             StreamRecord::Room { stream: ALL_STREAMS, bytes }.write(&mut self.out);
@@ -149,6 +153,9 @@ impl H3Server {
         }
         if !flow.received {
             StreamRecord::Stop { stream, code }.write(&mut self.out);
+        }
+        if let Some(blocked) = flow.blocked {
+            self.drop_blocked(stream, &blocked);
         }
         self.end_if_done();
     }
