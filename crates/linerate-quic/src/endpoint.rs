@@ -124,6 +124,9 @@ pub struct QuicTransmit {
     pub conn: Option<QuicConn>,
 }
 
+/// Bytes for each one received that an address may be sent which is not proven (RFC 9000, section 8.1).
+const AMPLIFICATION: usize = 3;
+
 pub(crate) struct HeldConnection {
     pub(crate) connection: Connection,
     generation: u32,
@@ -137,8 +140,31 @@ pub(crate) struct HeldConnection {
     is_over: bool,
     /// A peer began it, and its handshake is not complete.
     is_shaking: bool,
+    /// Bytes that its peer may still be sent, as long as it has not proven its address.
+    allowance: Option<usize>,
     /// Streams that we ended and whose end the peer has not acknowledged.
     pub(crate) finishing: u32,
+}
+
+impl HeldConnection {
+    /// quinn-proto begins a datagram as long as one byte may be sent, so that the last one may go beyond
+    /// the limit. Here it is lost instead, and comes again as others do that were lost.
+    #[cold]
+    fn keep_within_allowance(&mut self, transmit: &mut Transmit) {
+        let Some(left) = self.allowance else { return };
+        let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
+        let beyond = transmit.size.saturating_sub(left);
+        self.allowance = match beyond {
+            0 => Some(left - transmit.size),
+            // It begins none beyond the limit, unless it knows the address to be proven.
+            _ if left == 0 || beyond >= segment => None,
+            _ => {
+                transmit.size = (transmit.size - 1) / segment * segment;
+                // quinn-proto has counted it.
+                Some(0)
+            }
+        };
+    }
 }
 
 /// All connections of one thread.
@@ -271,6 +297,7 @@ impl QuicEndpoint {
             deadline: None,
             is_over: false,
             is_shaking: false,
+            allowance: None,
             finishing: 0,
         });
         self.mark(handle.0);
@@ -318,22 +345,26 @@ impl QuicEndpoint {
                 if let Some(connection) = self.touch_slot(handle.0) {
                     connection.handle_event(event);
                 }
+                if let Some(Some(HeldConnection { allowance: Some(left), .. })) = self.held.get_mut(handle.0)
+                {
+                    *left += AMPLIFICATION * datagram.len();
+                }
             }
-            Some(DatagramEvent::NewConnection(incoming)) => self.accept(at, incoming),
+            Some(DatagramEvent::NewConnection(incoming)) => self.accept(at, incoming, datagram.len()),
             Some(DatagramEvent::Response(transmit)) => self.reply(transmit, reply),
             None => {}
         }
     }
 
-    fn accept(&mut self, at: Instant, incoming: Incoming) {
+    fn accept(&mut self, at: Instant, incoming: Incoming, came: usize) {
+        let is_proven = incoming.remote_address_validated();
         let (peer, mut reply) = (incoming.remote_address(), Vec::new());
         if self.accepted >= self.most_connections {
             let refusal = self.endpoint.refuse(incoming, &mut reply);
             return self.reply(refusal, reply);
         }
         // The address in a packet may be forged: a Retry costs no memory (RFC 9000, section 8.1.2).
-        let unproven = !incoming.remote_address_validated() && incoming.may_retry();
-        if unproven && self.shaking >= self.retry_above {
+        if !is_proven && incoming.may_retry() && self.shaking >= self.retry_above {
             if let Ok(retry) = self.endpoint.retry(incoming, &mut reply) {
                 self.reply(retry, reply);
             }
@@ -346,6 +377,7 @@ impl QuicEndpoint {
                 let conn = self.hold(handle, connection);
                 if let Some(held) = &mut self.held[handle.0] {
                     held.is_shaking = true;
+                    held.allowance = (!is_proven).then_some(AMPLIFICATION * came);
                 }
                 self.events.push_back(QuicEvent::Accepted { conn, peer });
             }
@@ -410,6 +442,7 @@ impl QuicEndpoint {
             let event = match event {
                 Event::Connected => {
                     self.shaking -= usize::from(std::mem::take(&mut held.is_shaking));
+                    held.allowance = None;
                     QuicEvent::Connected { conn }
                 }
                 Event::ConnectionLost { reason } => {
@@ -455,8 +488,14 @@ impl QuicEndpoint {
         while let Some(slot) = self.to_send.front().copied() {
             self.scratch.clear();
             if let Some(held) = &mut self.held[slot]
-                && let Some(transmit) = held.connection.poll_transmit(at, most, &mut self.scratch)
+                && let Some(mut transmit) = held.connection.poll_transmit(at, most, &mut self.scratch)
             {
+                if held.allowance.is_some() {
+                    held.keep_within_allowance(&mut transmit);
+                    if transmit.size == 0 {
+                        continue;
+                    }
+                }
                 out.extend_from_slice(&self.scratch[..transmit.size]);
                 let conn = QuicConn { slot: slot as u32, generation: held.generation };
                 return Some(plain(&transmit, Some(conn)));

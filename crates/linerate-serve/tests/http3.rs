@@ -3,8 +3,8 @@
 
 mod h3_client;
 
-use std::net::SocketAddr;
-use std::time::Duration;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
 
 use linerate_quic::QuicOptions;
 use linerate_serve::{
@@ -12,7 +12,7 @@ use linerate_serve::{
     TlsOptions, spawn, spawn_site, spawn_with,
 };
 
-use h3_client::{H3TestClient, data, head};
+use h3_client::{H3TestClient, data, first_datagram, head};
 
 /// Codes of RFC 9114, section 8.1.
 mod code {
@@ -361,6 +361,55 @@ fn entries_that_never_come_are_not_waited_for() {
     let stream = client.open();
     client.send(stream, &needs_an_entry(), true);
     assert_eq!(client.code(), code::NO_ERROR);
+    drop(client);
+    server.stop();
+}
+
+/// What comes within this time.
+fn datagrams(socket: &UdpSocket, within: Duration) -> Vec<Vec<u8>> {
+    let (since, mut came, mut datagram) = (Instant::now(), Vec::new(), [0; 2000]);
+    socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    while since.elapsed() < within {
+        if let Ok((len, _)) = socket.recv_from(&mut datagram) {
+            came.push(datagram[..len].to_vec());
+        }
+    }
+    came
+}
+
+/// RFC 9000, section 8.1: the address may be somebody else's. The server repeats what is not
+/// acknowledged, but not beyond that.
+#[test]
+fn an_address_that_is_not_proven_gets_three_times_what_it_sent() {
+    let (options, cert) = options();
+    let server = spawn(options).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let first = first_datagram(address(&server), &cert, 1);
+    socket.send_to(&first, address(&server)).unwrap();
+    let sent: usize = datagrams(&socket, Duration::from_secs(4)).iter().map(Vec::len).sum();
+    assert!(sent > first.len() / 2 && sent <= 3 * first.len(), "{sent} bytes for {}", first.len());
+    server.stop();
+}
+
+/// Beyond 200 handshakes that do not end, a client has to prove its address first (RFC 9000, section 8.1.2).
+#[test]
+fn a_flood_of_first_packets_is_asked_for_proof() {
+    let (options, cert) = options();
+    let server = spawn(options).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (mut came, mut datagram) = (Vec::new(), [0; 2000]);
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    for number in 0..300 {
+        socket.send_to(&first_datagram(address(&server), &cert, number), address(&server)).unwrap();
+        let (len, _) = socket.recv_from(&mut datagram).unwrap();
+        came.push(datagram[..len].to_vec());
+    }
+    came.extend(datagrams(&socket, Duration::from_millis(300)));
+    // A long header of type 3 (RFC 9000, section 17.2.5).
+    let retries = came.iter().filter(|datagram| datagram[0] & 0xf0 == 0xf0).count();
+    assert_eq!(retries, 100);
+    let mut client = H3TestClient::new(address(&server), &cert, &QuicOptions::default());
+    assert_eq!(client.get("/").status(), "200", "whoever proves it is served");
     drop(client);
     server.stop();
 }

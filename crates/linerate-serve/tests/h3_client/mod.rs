@@ -83,6 +83,27 @@ pub(crate) fn data(content: &[u8]) -> Vec<u8> {
     out
 }
 
+/// TLS of a client that trusts this certificate.
+fn tls(certificate: &[u8]) -> Arc<rustls::ClientConfig> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate.to_vec().into()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_protocol_versions(&[&rustls::version::TLS13]).unwrap();
+    let mut tls = builder.with_root_certificates(roots).with_no_client_auth();
+    tls.alpn_protocols = vec![b"h3".to_vec()];
+    Arc::new(tls)
+}
+
+/// The first datagram of a client that never says more; each number makes another one.
+pub(crate) fn first_datagram(server: SocketAddr, certificate: &[u8], number: u64) -> Vec<u8> {
+    let mut end = QuicEndpoint::client(&QuicOptions::default(), tls(certificate), number).unwrap();
+    end.connect(Time::ZERO, server, "localhost").unwrap();
+    let mut datagram = Vec::new();
+    end.next_transmit(Time::ZERO, 1, &mut datagram).unwrap();
+    datagram
+}
+
 pub(crate) struct H3TestClient {
     end: QuicEndpoint,
     socket: UdpSocket,
@@ -108,14 +129,7 @@ impl H3TestClient {
     }
 
     fn raw(server: SocketAddr, certificate: &[u8], options: &QuicOptions) -> H3TestClient {
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(certificate.to_vec().into()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = rustls::ClientConfig::builder_with_provider(provider);
-        let builder = builder.with_protocol_versions(&[&rustls::version::TLS13]).unwrap();
-        let mut tls = builder.with_root_certificates(roots).with_no_client_auth();
-        tls.alpn_protocols = vec![b"h3".to_vec()];
-        let mut end = QuicEndpoint::client(options, Arc::new(tls), 7).unwrap();
+        let mut end = QuicEndpoint::client(options, tls(certificate), 7).unwrap();
         let conn = end.connect(Time::ZERO, server, "localhost").unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         H3TestClient {
