@@ -52,3 +52,42 @@ fn frames_of_http3() {
 fn fields_of_qpack() {
     assert!(replay("qpack", h3::fuzz::fields) >= 6);
 }
+
+#[test]
+fn requests_of_http3() {
+    assert!(replay("h3_server", h3::fuzz::requests) >= 8);
+}
+
+#[test]
+fn alternative_services() {
+    assert!(replay("alt_svc", client::fuzz::alt_svc) >= 6);
+}
+
+/// Runs each seed of a target with some bytes changed, which is where cargo-fuzz would begin.
+fn change(target: &str, run: fn(&[u8])) {
+    let mut random = linerate_base::Random::new(44);
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus")).join(target);
+    for entry in fs::read_dir(&folder).expect("the corpus is part of the repository") {
+        let seed = fs::read(entry.expect("a file").path()).expect("readable");
+        for _ in 0..500 {
+            let mut bytes = seed.clone();
+            for _ in 0..1 + random.below(4) {
+                let at = random.below(bytes.len() as u64) as usize;
+                bytes[at] = match random.below(3) {
+                    0 => bytes[at] ^ 1 << random.below(8),
+                    1 => bytes[random.below(bytes.len() as u64) as usize],
+                    _ => random.next_u64() as u8,
+                };
+            }
+            run(&bytes);
+        }
+    }
+}
+
+#[test]
+fn seeds_of_http3_with_changed_bytes() {
+    change("h3", h3::fuzz::frames);
+    change("h3_server", h3::fuzz::requests);
+    change("qpack", h3::fuzz::fields);
+    change("alt_svc", client::fuzz::alt_svc);
+}

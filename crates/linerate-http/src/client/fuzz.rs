@@ -1,8 +1,9 @@
 //! The code of the fuzz targets, and of the tests that replay their corpus.
 
 use super::{
-    CompleteResponse, Expect, HeadCache, Pipeline, RequestSpec, ResponseError, ResponseLimits, ResponsePart,
-    ResponseReader, Run, TagMatch, Template, Values,
+    ALT_SERVICES, ALT_SVC_BYTES, AltService, AltServices, CompleteResponse, Expect, HeadCache, Pipeline,
+    RequestSpec, ResponseError, ResponseLimits, ResponsePart, ResponseReader, Run, TagMatch, Template,
+    Values, alt_services,
 };
 
 /// A name and its value.
@@ -315,4 +316,26 @@ pub fn pipeline(data: &[u8]) {
 fn singles(runs: Vec<Run<u8>>) -> Vec<Run<u8>> {
     let single = |run: Run<u8>| (run.first..run.end()).map(move |first| Run { first, count: 1, ..run });
     runs.into_iter().flat_map(single).collect()
+}
+
+/// Any value of `Alt-Svc`. What was read from it can be used, and means the same once it is written again.
+pub fn alt_svc(data: &[u8]) {
+    let Some(AltServices::Listed(found)) = alt_services(data) else { return };
+    assert!(data.len() <= ALT_SVC_BYTES && found.len() <= ALT_SERVICES);
+    let written: Vec<String> = found.iter().map(written).collect();
+    let again = alt_services(written.join(",").as_bytes());
+    // A byte of the protocol's name may need three.
+    assert!(again == Some(AltServices::Listed(found)) || written.join(",").len() > ALT_SVC_BYTES);
+}
+
+/// As a server writes it.
+fn written(service: &AltService) -> String {
+    assert!(service.port > 0 && service.host.len() <= 253, "{service:?}");
+    let protocol: String = service.protocol.iter().map(|byte| format!("%{byte:02x}")).collect();
+    let host = match service.host.contains(':') {
+        true => format!("[{}]", service.host),
+        false => service.host.clone(),
+    };
+    let (port, age) = (service.port, service.max_age);
+    format!("{protocol}=\"{host}:{port}\"; ma={age}; persist={}", u8::from(service.is_persistent))
 }

@@ -1,8 +1,15 @@
 //! The code of the fuzz targets, and of the tests that replay their corpus.
 
+use std::collections::BTreeMap;
+
+use linerate_base::Time;
+
+use super::server::{H3Server, H3ServerOptions, StreamRecord};
 use super::{
     H3Error, H3FrameReader, H3Piece, H3Settings, QpackDecoder, QpackError, QpackSection, frame_kind,
 };
+use crate::h2::server::{ClientEvent, Heads};
+use crate::server::RequestLimits;
 
 /// Everything read from a stream. Content is joined, because its pieces depend on the cuts.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -105,5 +112,146 @@ pub fn fields(data: &[u8]) {
         assert!(whole.table_bytes() <= capacity);
         assert_eq!(whole.instructions(), cut.instructions());
         is_section = !is_section;
+    }
+}
+
+/// What a server of HTTP/3 made of a connection.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ServedStreams {
+    /// Of each request: its head or the status of its refusal, content, trailers, and whether it ended.
+    requests: BTreeMap<u32, ServedStream>,
+    error: Option<H3Error>,
+    /// Bytes to be sent, without those that only give room.
+    sent: usize,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ServedStream {
+    head: Vec<u8>,
+    refused: Option<u16>,
+    content: Vec<u8>,
+    trailers: Vec<(String, Vec<u8>)>,
+    ended: bool,
+    reset: bool,
+}
+
+/// A table of 4,096 bytes, as `serve` announces it, and room for all that one input can hold.
+const SERVER: H3ServerOptions = H3ServerOptions {
+    stream_window: 1 << 20,
+    connection_window: 1 << 20,
+    stream_room: 1000,
+    connection_room: 4000,
+    head_list: 4096,
+    table_capacity: 4096,
+    blocked_streams: 2,
+    resets_caused: 8,
+    resets_at_once: 8,
+};
+
+/// What a client does on one stream.
+enum StreamStep<'b> {
+    Bytes { stream: u64, bytes: &'b [u8], ends: bool },
+    Other(StreamRecord<'b>),
+}
+
+/// Serves a client whose steps come as records of at most `most` bytes.
+fn serve(steps: &[StreamStep<'_>], most: usize) -> ServedStreams {
+    let mut server = H3Server::new(SERVER, Time::ZERO);
+    let (mut heads, mut served) = (Heads::new(RequestLimits::default()), ServedStreams::default());
+    for step in steps {
+        let mut input = Vec::new();
+        match step {
+            StreamStep::Other(record) => record.write(&mut input),
+            StreamStep::Bytes { stream, bytes, ends } => {
+                let pieces = bytes.len().div_ceil(most).max(1);
+                for nth in 0..pieces {
+                    let from = nth * most;
+                    let piece = &bytes[from..bytes.len().min(from.saturating_add(most))];
+                    let ends = *ends && nth + 1 == pieces;
+                    StreamRecord::Bytes { stream: *stream, bytes: piece, ends }.write(&mut input);
+                }
+            }
+        }
+        while !input.is_empty() && !server.is_over() {
+            let mut rest = &input[..];
+            while let Some(event) = server.next(&mut rest, &mut heads) {
+                served.hear(event);
+            }
+            input.clear();
+            let out = std::mem::take(server.out());
+            let mut out = &out[..];
+            while let Some(record) = StreamRecord::read(&mut out) {
+                match record {
+                    StreamRecord::Bytes { bytes, .. } => served.sent += bytes.len(),
+                    StreamRecord::Again { .. } => record.write(&mut input),
+                    _ => {}
+                }
+            }
+        }
+    }
+    served.error = server.error().cloned();
+    served
+}
+
+impl ServedStreams {
+    fn hear(&mut self, event: ClientEvent<'_>) {
+        match event {
+            ClientEvent::Request(request) => {
+                let served = self.requests.entry(request.stream).or_default();
+                assert!(served.head.is_empty(), "a second head");
+                served.head = request.head.map(|head| head.bytes().to_vec()).unwrap_or_default();
+                served.ended = request.ends;
+            }
+            ClientEvent::Data { stream, content, ends } => {
+                let served = self.requests.entry(stream).or_default();
+                assert!(!served.ended, "content behind the end");
+                served.content.extend_from_slice(content);
+                served.ended = ends;
+            }
+            ClientEvent::Trailers { stream, fields } => {
+                let served = self.requests.entry(stream).or_default();
+                (served.trailers, served.ended) = (fields, true);
+            }
+            ClientEvent::Refused { stream, status } => {
+                self.requests.entry(stream).or_default().refused = Some(status);
+            }
+            ClientEvent::Reset { stream } => self.requests.entry(stream).or_default().reset = true,
+        }
+    }
+}
+
+/// What a client does on its streams, in records whole and cut. Each step begins with a byte that says on
+/// which stream, and whether it ends or is given up there, and one of its length: 0 to 3 are requests, 4
+/// is the control stream, 5 that of QPACK's encoder, 6 that of its decoder, and 7 any other.
+pub fn requests(data: &[u8]) {
+    let Some((how, bytes)) = data.split_first() else { return };
+    let begin = |stream, bytes| StreamStep::Bytes { stream, bytes, ends: false };
+    let mut steps = Vec::new();
+    if how & 1 == 0 {
+        steps.extend([begin(2, &[0, 4, 0][..]), begin(6, &[2]), begin(10, &[3])]);
+    }
+    let mut rest = bytes;
+    while let [which, len, behind @ ..] = rest {
+        let (part, behind) = behind.split_at(behind.len().min(usize::from(*len)));
+        rest = behind;
+        let stream = [0, 4, 8, 12, 2, 6, 10, 14][usize::from(which & 7)];
+        steps.push(match which >> 3 & 7 {
+            0 => StreamStep::Other(StreamRecord::Reset { stream, code: 0x10c }),
+            1 => StreamStep::Other(StreamRecord::Stop { stream, code: 0x10c }),
+            how => StreamStep::Bytes { stream, bytes: part, ends: how == 2 },
+        });
+    }
+    let mut whole = serve(&steps, usize::MAX);
+    let most = usize::from(how >> 1) + 1;
+    let mut cut = serve(&steps, most);
+    assert_eq!(whole.error, cut.error, "records of {most} bytes");
+    for served in [&mut whole, &mut cut] {
+        // How many instructions of QPACK's decoder are one follows from the cuts.
+        let sent = std::mem::take(&mut served.sent);
+        assert!(sent <= 20 * data.len() + 200, "{sent} bytes for {}", data.len());
+    }
+    // What came right before an error may be told of or not.
+    if whole.error.is_none() {
+        assert_eq!(whole, cut, "records of {most} bytes");
     }
 }
