@@ -215,6 +215,35 @@ fn a_summary_of_the_script_takes_the_place_of_ours() {
 }
 
 #[test]
+fn a_summary_that_cannot_be_written_leaves_the_exit_code() {
+    let server = NotingServer::start();
+    let source = "export default function () { http.get(BASE); }
+        export function handleSummary() { return { 'no/such/folder.json': '{}', stdout: 'told' }; }";
+    let (code, out, err) = k6(source, &server.base, &[]);
+    assert_eq!((code, out.as_str()), (0, "told"), "{err}");
+    assert!(err.contains("cannot write no/such/folder.json"), "{err}");
+}
+
+#[test]
+fn typescript_runs_where_it_is_javascript_as_well() {
+    let server = NotingServer::start();
+    let folder = ScriptFolder::of("");
+    for (source, code, said) in [
+        ("import http from 'k6/http'; export default () => { http.get(__ENV.BASE + '/[a b]'); };", 0, ""),
+        ("const n: number = 1;\nexport default () => {};", 107, "types of TypeScript are not supported"),
+    ] {
+        std::fs::write(folder.file("a.ts"), source).unwrap();
+        let mut command = Command::cargo_bin("linerate").unwrap();
+        let output = command.args(["k6", "run"]).arg(folder.file("a.ts")).env("BASE", &server.base).output();
+        let output = output.unwrap();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{err}");
+        assert!(err.contains(said) && (code == 0 || err.contains("a.ts:1")), "{err}");
+    }
+    assert_eq!(server.lines(), ["GET /%5Ba%20b%5D"]);
+}
+
+#[test]
 fn timers_and_asynchronous_requests_belong_to_their_iteration() {
     let server = NotingServer::start();
     let source = "import { setTimeout } from 'k6/timers';

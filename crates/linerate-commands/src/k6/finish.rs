@@ -81,7 +81,12 @@ impl RunEnd<'_> {
             match name.as_str() {
                 "stdout" => print(&content)?,
                 "stderr" => eprint!("{content}"),
-                file => write(file, content.as_bytes())?,
+                // As in k6, a file that cannot be written is told, and the run keeps its exit code.
+                file => {
+                    if let Err(why) = std::fs::write(file, content.as_bytes()) {
+                        eprintln!("error: handleSummary: cannot write {file}: {}", said(&why));
+                    }
+                }
             }
         }
         Ok(true)

@@ -53,7 +53,7 @@ pub(crate) fn run_script(args: &K6RunArgs) -> Result<K6Exit, K6Fault> {
         ScriptUser::load(Arc::clone(&program), as_host, Arc::clone(&metrics), 0).map_err(|e| {
             let exit =
                 if matches!(e, LoadError::Aborted(_)) { K6Exit::ScriptAborted } else { K6Exit::ScriptThrew };
-            K6Fault::new(exit, e.to_string())
+            K6Fault::new(exit, with_hint(e.to_string()))
         })?;
     let options = options(args, &exports)?;
     program.set_options(options.clone());
@@ -70,14 +70,18 @@ pub(crate) fn run_script(args: &K6RunArgs) -> Result<K6Exit, K6Fault> {
     run.run(user)
 }
 
+/// Why a script cannot be loaded, with a hint where the syntax of TypeScript may be why.
+fn with_hint(why: String) -> String {
+    if why.contains("SyntaxError") && why.contains(".ts:") {
+        format!("{why}\nhint: types of TypeScript are not supported; let a compiler write it as JavaScript")
+    } else {
+        why
+    }
+}
+
 fn whole_path(script: &Path) -> Result<String, K6Fault> {
     let wrong = |why: String| K6Fault::new(K6Exit::ScriptThrew, format!("{}: {why}", script.display()));
     let path = std::fs::canonicalize(script).map_err(|e| wrong(crate::fault::said(&e)))?;
-    if script.extension().is_some_and(|kind| kind == "ts") {
-        return Err(wrong(
-            "TypeScript is not supported\nhint: let a compiler write it as JavaScript".to_owned(),
-        ));
-    }
     path.to_str().map(str::to_owned).ok_or_else(|| wrong("the path is no UTF-8".to_owned()))
 }
 

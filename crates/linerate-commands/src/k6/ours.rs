@@ -9,7 +9,9 @@ use crate::fault::{CommandFault, Exit};
 
 /// Whether the URL of `load` names a script.
 pub(crate) fn is_script(url: Option<&str>) -> bool {
-    url.is_some_and(|url| !url.contains("://") && Path::new(url).extension().is_some_and(|kind| kind == "js"))
+    url.is_some_and(|url| {
+        !url.contains("://") && Path::new(url).extension().is_some_and(|kind| kind == "js" || kind == "ts")
+    })
 }
 
 /// Runs the script.

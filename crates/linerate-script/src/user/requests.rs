@@ -1,5 +1,6 @@
 //! A request, as a script describes it.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -75,7 +76,7 @@ fn nowhere() -> url::Url {
 
 /// Sets the URL; its user and password become a field.
 fn address_of(request: &mut UserRequest, text: &str) -> std::result::Result<(), String> {
-    let mut url = url::Url::parse(text).map_err(|e| format!("invalid URL {text:?}: {e}"))?;
+    let mut url = url::Url::parse(&escaped_path(text)).map_err(|e| format!("invalid URL {text:?}: {e}"))?;
     if !["http", "https"].contains(&url.scheme()) || url.host_str().is_none() {
         return Err(format!("invalid URL {text:?}: it has to begin with http:// or https://"));
     }
@@ -90,6 +91,29 @@ fn address_of(request: &mut UserRequest, text: &str) -> std::result::Result<(), 
     }
     request.url = url;
     Ok(())
+}
+
+/// A URL whose path is escaped as Go's net/url does, and so k6: a path with a byte that cannot stand there is
+/// escaped anew as a whole, and any other stays as it is.
+fn escaped_path(text: &str) -> Cow<'_, str> {
+    let authority = text.find("://").map_or(0, |at| at + 3);
+    let end = text[authority..].find(['?', '#']).map_or(text.len(), |at| authority + at);
+    let Some(start) = text[authority..end].find('/').map(|at| authority + at) else { return text.into() };
+    let path = &text[start..end];
+    let may_stand = |b: u8| b.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:@[]/%".contains(&b);
+    if path.bytes().all(may_stand) {
+        return text.into();
+    }
+    let mut whole = text[..start].to_owned();
+    for byte in percent_decoded(path) {
+        if byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte) {
+            whole.push(char::from(byte));
+        } else {
+            whole.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    whole.push_str(&text[end..]);
+    whole.into()
 }
 
 fn percent_decoded(text: &str) -> Vec<u8> {
@@ -246,4 +270,23 @@ pub(super) fn multipart<'js>(
     pair.set(0, ArrayBuffer::new_copy(ctx.clone(), &body)?)?;
     pair.set(1, format!("multipart/form-data; boundary={boundary}"))?;
     Ok(pair)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_escaped_as_in_k6() {
+        for (text, sent) in [
+            ("http://h/api/[object Object]", "http://h/api/%5Bobject%20Object%5D"),
+            ("http://h/a[0]/(x)?q=[1]", "http://h/a[0]/(x)?q=[1]"),
+            ("http://h/(a b)%2Fc?d e#f g", "http://h/%28a%20b%29/c?d e#f g"),
+            ("http://h/caf\u{e9}%", "http://h/caf%C3%A9%25"),
+            ("http://h?x=/a b", "http://h?x=/a b"),
+            ("http://h", "http://h"),
+        ] {
+            assert_eq!(escaped_path(text), sent);
+        }
+    }
 }
