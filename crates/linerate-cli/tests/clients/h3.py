@@ -113,7 +113,7 @@ async def main():
     await broken("a frame of http/2", on_control(b"\x06\x00"))
     await broken("push id goes back", on_control(b"\x0d\x01\x04\x0d\x01\x03"))
     await broken("cancel of no push", on_control(b"\x03\x01\x01"))
-    await broken("no qpack", on_request(b"\x01\x03\x02\x00\x80"))
+    await broken("no qpack", on_request(b"\x01\x03\x00\x00\x80"))
     await broken("a push", lambda end: end._quic.send_stream_data(
         end._quic.get_next_available_stream_id(is_unidirectional=True), b"\x01\x00"))
     await broken("a second control stream", lambda end: end._quic.send_stream_data(
