@@ -177,10 +177,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let mut left = self.room(conn).min(share);
         let unsent = self.transport.unsent(conn);
         self.frames.beside(unsent);
+        let coding = self.field_coding(conn);
         while left > 0 && self.out.len() + self.frames.len() + unsent < UNSENT_MARK {
             left -= 1;
             let Some((run, alone)) = self.next_for(conn, now) else { break };
-            self.begin(conn, run, now);
+            self.begin(conn, coding, run, now);
             if alone {
                 break;
             }
@@ -290,7 +291,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     /// Puts a request on a pipe; its bytes leave with those of the others.
-    fn begin(&mut self, conn: Conn, run: Run, now: Time) {
+    fn begin(&mut self, conn: Conn, coding: StreamFieldCoding, run: Run, now: Time) {
         if let Some(call) = self.calls.get_mut(run.first) {
             (call.sent, call.conn, call.begun) = (Some(now), Some(conn), false);
             let alone = call.nature.alone;
@@ -310,7 +311,6 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             }
             self.carried(conn).requests += 1;
         }
-        let coding = self.field_coding(conn);
         let Calls { pool, calls, options, out, frames, .. } = self;
         let mut writing = Writing::new(calls, options, coding, out);
         if let Err(error) = pool.begin_on(conn, run, &mut writing, frames) {
