@@ -204,3 +204,29 @@ fn mistakes_in_scripts_are_found_before_the_run() {
         "{found:?}"
     );
 }
+
+#[test]
+fn requests_expect_parts_and_schemas_as_steps_do() {
+    let served = serving::serve(&[]);
+    let schema = "schema = { properties = { n = { type = \"integer\" } } }";
+    let text = format!(
+        "order = \"listed\"\nchecks = [\"expect.pass>=50%\"]\n\
+         [[request]]\npath = \"/echo\"\njson = {{ n = \"{{{{seq|number}}}}\" }}\nexpect = {{ json = \"$.n\", {schema} }}\n\
+         [[request]]\nname = \"wrong\"\npath = \"/echo\"\njson = {{ n = \"x\" }}\nexpect = {{ {schema} }}\n\
+         [[request]]\nname = \"free\"\npath = \"/\"\n"
+    );
+    let (_folder, path) = plan(&text);
+    let url = format!("http://{}/", served.address);
+    for http in ["1.1", "2"] {
+        let flags = ["--plan", &path, "--http", http, "-n", "30", "-c", "2", "-p", "3", &url];
+        let (document, said) = measured(&flags);
+        assert_eq!(said.code, Some(1), "{said:?}");
+        let met = (number(&document, "/requests/expecting"), number(&document, "/requests/met"));
+        assert_eq!((met, number(&document, "/bad/expect")), ((20, 10), 10), "HTTP/{http}: {document:#}");
+    }
+    for flag in ["--dry-run", "--throughput"] {
+        let refused = run(&["load", "--plan", &path, flag, &url]);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.err.contains("does not go with expect of a request"), "{refused:?}");
+    }
+}

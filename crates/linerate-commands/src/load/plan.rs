@@ -487,6 +487,7 @@ fn raw(args: &LoadArgs, path: &str, planned: usize) -> Result<Request, CommandFa
         status: args.expect_status.as_ref().map(|s| s.0.clone()).unwrap_or_default(),
         body: args.expect_body.clone(),
         trailer: None,
+        response: None,
     };
     let (method, target) = (String::new(), "/".to_owned());
     Ok(Request {
@@ -551,6 +552,12 @@ fn contradictions(args: &LoadArgs, plan: &Plan) -> Result<(), CommandFault> {
         let message =
             "--explain calls the server over TCP alone, without a proxy and without the PROXY protocol";
         return Err(CommandFault::input(message).hint("leave out --explain"));
+    }
+    let expects = plan.requests.iter().any(|request| request.expect.response.is_some());
+    if expects && (plan.throughput || args.dry_run) {
+        let flag = if args.dry_run { "--dry-run" } else { "--throughput" };
+        return Err(CommandFault::input(format!("{flag} does not go with expect of a request"))
+            .hint("leave out one of the two"));
     }
     if plan.throughput && args.explain {
         return Err(CommandFault::input("--explain needs latencies, which --throughput does not record")

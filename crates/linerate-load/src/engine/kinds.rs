@@ -28,6 +28,8 @@ pub(crate) struct Kinds {
     /// By data set, then by row.
     sets: Arc<DataRows>,
     flows: Option<UserKinds>,
+    /// What is read of the responses to each request of the plan; empty: nothing of any.
+    reads: Vec<StepReads>,
     seed: u64,
     /// This core's number and how many there are: request `n` of this core is number `n * cores + core` of the run.
     core: u64,
@@ -44,8 +46,6 @@ pub(crate) struct Kinds {
 #[derive(Debug)]
 struct UserKinds {
     journeys: Journeys,
-    /// What is read of the responses to each request of the plan.
-    reads: Vec<StepReads>,
     /// Paths of the plan's requests, where no slot is in them.
     paths: Vec<Option<Vec<u8>>>,
     /// Whether each request of the plan follows redirects.
@@ -340,8 +340,13 @@ impl Kinds {
         }
         let (core, cores) = (u64::from(core), u64::from(cores.max(1)));
         let sets = Arc::new(sets);
+        let reads = match &plan.flows {
+            Some(flows) => journeys::reads(plan, flows),
+            None if plan.requests.iter().any(|r| r.expect.response.is_some()) => journeys::expectations(plan),
+            None => Ok(Vec::new()),
+        };
+        let reads = reads.map_err(RequestError::Flow)?;
         let flows = plan.flows.as_ref().map(|flows| {
-            let reads = journeys::reads(plan, flows).map_err(RequestError::Flow)?;
             let new = || Journeys::new(plan, flows, &reads, Arc::clone(&sets), (core, cores));
             let journeys = users.unwrap_or_else(new);
             let path = |r: &Request| (!r.path.contains("{{")).then(|| r.path.clone().into_bytes());
@@ -354,13 +359,14 @@ impl Kinds {
             names.truncate(names.len().saturating_sub(made));
             let hooks = FlowHooks::load(plan, names).map_err(RequestError::Flow)?;
             let paths = plan.requests.iter().map(path).collect();
-            Ok(UserKinds { journeys, reads, paths, follows, hooks })
+            Ok(UserKinds { journeys, paths, follows, hooks })
         });
         Ok(Kinds {
             kinds,
             picker: Picker::new(plan),
             sets,
             flows: flows.transpose()?,
+            reads,
             seed: plan.seed,
             core,
             cores,
@@ -447,13 +453,21 @@ impl Kinds {
 
     /// Requests of the plan. Kinds beyond are the same ones with a user's cookies.
     pub(crate) fn requests(&self) -> u16 {
-        let requests = self.flows.as_ref().map_or(self.kinds.len(), |flows| flows.reads.len());
+        let requests = if self.flows.is_some() { self.reads.len() } else { self.kinds.len() };
         u16::try_from(requests).unwrap_or(u16::MAX)
     }
 
-    /// What is read of the responses to requests of a kind, where the plan has flows.
+    /// What is read of the responses to requests of a kind, where the plan has flows or expects something.
     pub(crate) fn reads(&self, kind: u16) -> Option<&StepReads> {
-        self.flows.as_ref()?.reads.get(usize::from(kind % self.requests().max(1)))
+        if self.reads_nothing() {
+            return None;
+        }
+        self.reads.get(usize::from(kind % self.requests().max(1)))
+    }
+
+    /// Whether nothing is read of any response.
+    pub(crate) fn reads_nothing(&self) -> bool {
+        self.reads.is_empty()
     }
 
     /// Whether the step of a kind expects something of its response.

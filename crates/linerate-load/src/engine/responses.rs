@@ -44,7 +44,7 @@ impl Judge {
         Judge {
             tag: tag.map(str::to_owned),
             plain: tag.is_none()
-                && kinds.journeys().is_none()
+                && kinds.reads_nothing()
                 && bodies.iter().all(Option::is_none)
                 && trailers.is_empty()
                 && grpc.is_empty(),
@@ -100,7 +100,7 @@ pub(crate) struct ResponseReading {
     trailer: Option<bool>,
     grpc_status: Option<u16>,
     flaws: HeadFlaws,
-    /// What a user takes of it. Boxed because only flows have users, and connections are moved.
+    /// What a user or an expectation reads of it. Boxed because few plans have one, and connections are moved.
     taken: Option<Box<TakeReading>>,
 }
 
@@ -167,7 +167,7 @@ pub(crate) struct Recording<'a> {
 }
 
 impl Recording<'_> {
-    /// A user has the response to its request, and goes on.
+    /// A response that a user or an expectation reads is whole; its user goes on.
     fn answered_user(
         &mut self,
         (run, kind): (&Run, u16),

@@ -20,9 +20,9 @@ use crate::extract::reading::{StepReads, StepTake};
 use crate::extract::take::Extractor;
 use crate::limits::{FLOW_CAUSES, REFUSED_PAUSE};
 use crate::outcome::FlowFigures;
-use crate::plan::Plan;
-use crate::plan::flow::{FlowPlan, FlowStep, SchemaText, Think, UserFlow};
+use crate::plan::flow::{FlowPlan, FlowStep, SchemaText, StepExpectation, Think, UserFlow};
 use crate::plan::limits::USER_CONNECTIONS;
+use crate::plan::{Plan, Request};
 
 /// Rows of all data sets, by set, then by row.
 pub(crate) type DataRows = Vec<Vec<Vec<Box<[u8]>>>>;
@@ -132,19 +132,30 @@ struct StepRun {
     group: usize,
 }
 
+fn compiled(expect: &StepExpectation) -> Result<StepExpect, String> {
+    let tests = expect.parts.iter().map(|(from, wanted)| ResponseTest::new(from, wanted.as_deref()));
+    let tests = tests.collect::<Result<Vec<_>, _>>()?;
+    let schema = |schema: &SchemaText| BodySchema::new(schema.file.as_deref(), &schema.text);
+    let schema = expect.schema.as_ref().map(schema).transpose()?;
+    Ok(StepExpect { tests, schema, max: expect.max })
+}
+
+/// What each request expects of its response by itself.
+pub(crate) fn expectations(plan: &Plan) -> Result<Vec<StepReads>, String> {
+    let of = |request: &Request| {
+        let expect = request.expect.response.as_ref().map(compiled).transpose()?;
+        Ok(StepReads { expect, ..StepReads::default() })
+    };
+    plan.requests.iter().map(of).collect()
+}
+
 /// What each step reads of its response, by its request.
 pub(crate) fn reads(plan: &Plan, flows: &FlowPlan) -> Result<Vec<StepReads>, String> {
     let names = flows.names();
-    let mut reads: Vec<StepReads> = plan.requests.iter().map(|_| StepReads::default()).collect();
+    let mut reads = expectations(plan)?;
     for step in flows.flows.iter().flat_map(|flow| &flow.steps) {
         let place = reads.get_mut(step.request as usize).ok_or("a step has no request")?;
-        if let Some(expect) = &step.expect {
-            let tests = expect.parts.iter().map(|(from, wanted)| ResponseTest::new(from, wanted.as_deref()));
-            let tests = tests.collect::<Result<Vec<_>, _>>()?;
-            let compile = |schema: &SchemaText| BodySchema::new(schema.file.as_deref(), &schema.text);
-            let schema = expect.schema.as_ref().map(compile).transpose()?;
-            place.expect = Some(StepExpect { tests, schema, max: expect.max });
-        }
+        place.expect = step.expect.as_ref().map(compiled).transpose()?;
         if step.hooks.judge.is_some() {
             place.is_judged = true;
             place.expect.get_or_insert_default();

@@ -155,6 +155,9 @@ pub struct Expectation {
     /// A trailer field and its value. A response without a body may have it in its head.
     #[serde(default)]
     pub trailer: Option<(String, String)>,
+    /// What else a response to a `[[request]]` must be like; steps of flows have their own.
+    #[serde(default)]
+    pub response: Option<flow::StepExpectation>,
 }
 
 impl Expectation {

@@ -56,6 +56,7 @@ pub(super) fn refuse_what_is_not_theirs(plan: &Plan) -> Result<(), StartError> {
         Plan { requests, .. } if requests.iter().any(|r| r.expect.trailer.is_some()) => {
             refuse("expect_trailer")
         }
+        Plan { requests, .. } if requests.iter().any(|r| r.expect.response.is_some()) => refuse("expect"),
         Plan { io: Io::Uring, .. } => refuse("--io uring"),
         Plan { io: Io::Xdp, .. } => refuse("--io xdp"),
         Plan { from, .. } if !from.is_empty() => refuse("--from"),

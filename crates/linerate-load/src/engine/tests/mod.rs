@@ -19,6 +19,7 @@ use linerate_net::mem::{Accept, Cut, Mem, MemOptions};
 
 use super::board::{Board, Common};
 use crate::outcome::{Failure, Outcome};
+use crate::plan::flow::{SchemaText, StepExpectation};
 use crate::plan::{Check, Expectation, Order, Pace, Plan, Rate, Request, Resend, Stop, Target};
 use crate::ways::CorePart;
 use peer::{Script, Seen};
@@ -629,6 +630,26 @@ fn a_text_is_found_across_pieces_of_a_body() {
         let (outcome, _) =
             run_on(options, &plan, Script { body: "hay hay neneedle hay".to_owned(), ..Script::new() });
         assert_eq!(outcome.bad.total(), 0, "cut {cut}");
+    }
+}
+
+#[test]
+fn a_request_expects_parts_and_a_schema_of_its_response() {
+    let mut plan = Plan { depth: 4, stop: requests(40), order: Order::Listed(vec![0, 1]), ..plan() };
+    let mut other = plan.requests[0].clone();
+    other.name = "other".to_owned();
+    let schema = SchemaText { file: None, text: r#"{"properties": {"n": {"type": "integer"}}}"#.to_owned() };
+    let parts = vec![("json:$.n".to_owned(), None)];
+    other.expect.response = Some(StepExpectation { parts, schema: Some(schema), max: None });
+    plan.requests.push(other);
+    // The other half of the requests expects nothing.
+    for (body, bad) in [(r#"{"n": 7}"#, 0), (r#"{"n": "7"}"#, 20), ("{}", 20), ("no JSON", 20)] {
+        for cut in [1, 5] {
+            let options = MemOptions { cut: Cut::Every(cut), ..wire() };
+            let (outcome, _) = run_on(options, &plan, Script { body: body.to_owned(), ..Script::new() });
+            assert_eq!((outcome.requests.answered, outcome.bad.expect, outcome.bad.total()), (40, bad, bad));
+            assert_eq!((outcome.requests.expecting, outcome.requests.met), (20, 20 - bad), "{body}");
+        }
     }
 }
 

@@ -256,7 +256,7 @@ impl<'a> PlacedFlows<'a> {
         })?;
         let repeat = table.read("repeat", |item| item.whole(1, MAX_REPEAT))?.unwrap_or(1) as u32;
         let follow = table.read("follow", |item| item.whole(0, MAX_FOLLOW.into()))?.unwrap_or(0) as u32;
-        let expect = table.read("expect", read_expect)?;
+        let expect = read_expect(&table)?;
         let items = table
             .read("take", |item| item.entries("a table such as { token = \"json:$.token\" }"))?
             .unwrap_or_default();
@@ -268,18 +268,13 @@ impl<'a> PlacedFlows<'a> {
         self.groups.push(["group", "think"].map(|key| table.get(key).cloned()));
         let span = table.get("name").map_or(table.span.clone(), Item::span);
         let source = table.source;
-        let status_item = table.get("expect_status").cloned();
         let mut hooks = table.read("hooks", |item| self.read_hooks(item, &table))?.unwrap_or_default();
         let made = hooks.body.is_some().then_some(MADE_SLOT);
         let mut placed = requests::read(table, top, made)?;
         if hooks.sign.is_some() {
             hooks.uses = signed(&placed.request);
         }
-        let (expect, statuses) = expect.map_or((None, None), |(expect, statuses)| (Some(expect), statuses));
-        if let (Some(_), Some(item)) = (&statuses, status_item) {
-            return Err(item.error("expect has a status too; keep one of the two"));
-        }
-        placed.request.expect.status = statuses.unwrap_or(placed.request.expect.status);
+        let expect = with_statuses(expect, &mut placed.request);
         let name = &placed.request.name;
         if !name.is_empty() && self.requests.iter().any(|other| other.request.name == *name) {
             let message = format!("two steps are named {}; each needs a name of its own", quoted(name));
@@ -385,9 +380,33 @@ impl<'a> PlacedFlows<'a> {
     }
 }
 
+/// What a response must be like, and its statuses if `expect` names them.
+type StatedExpectation = (StepExpectation, Option<Vec<u16>>);
+
+/// `expect` of a step or of a request.
+pub(super) fn read_expect(table: &Table<'_>) -> Result<Option<StatedExpectation>, FileError> {
+    let expect = table.read("expect", expectation)?;
+    match (&expect, table.get("expect_status")) {
+        (Some((_, Some(_))), Some(item)) => Err(item.error("expect has a status too; keep one of the two")),
+        _ => Ok(expect),
+    }
+}
+
+/// Gives the statuses that `expect` names to its request.
+pub(super) fn with_statuses(
+    expect: Option<StatedExpectation>,
+    request: &mut Request,
+) -> Option<StepExpectation> {
+    let (expect, statuses) = expect?;
+    if let Some(statuses) = statuses {
+        request.expect.status = statuses;
+    }
+    Some(expect)
+}
+
 /// `expect = { status = "2xx", header = { Name = "value" }, json = { "$.ok" = true }, regex = "...", schema = "item.json", max_ms = 200 }`,
 /// and the statuses of it.
-fn read_expect(item: &Item<'_>) -> Result<(StepExpectation, Option<Vec<u16>>), FileError> {
+fn expectation(item: &Item<'_>) -> Result<StatedExpectation, FileError> {
     const WHAT: &str = "a table such as { status = 200, json = { \"$.ok\" = true }, max_ms = 200 }";
     const KNOWN: &str = "status, header, json, regex, schema and max_ms";
     let mut expect = StepExpectation::default();

@@ -389,8 +389,10 @@ fn read_requests<'a>(top: &Table<'a>) -> Result<Vec<requests::Placed<'a>>, FileE
         // All that the only request has is at the top.
         None => vec![Table::empty(top.source)],
     };
-    let read = |table| {
-        let placed = requests::read(table, top, None)?;
+    let read = |table: Table<'a>| {
+        let expect = flows::read_expect(&table)?;
+        let mut placed = requests::read(table, top, None)?;
+        placed.request.expect.response = flows::with_statuses(expect, &mut placed.request);
         match placed.origin {
             Some(_) => Err(placed.at_path(
                 "path begins with /; the server's address goes into url at the top, or into a step of a flow",

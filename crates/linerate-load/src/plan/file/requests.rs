@@ -32,7 +32,7 @@ pub(super) const SHARED_KEYS: &[&str] = &[
 ];
 
 /// Keys of a request alone.
-pub(super) const OWN_KEYS: &[&str] = &["name", "weight", "path", "raw"];
+pub(super) const OWN_KEYS: &[&str] = &["name", "weight", "path", "raw", "expect"];
 
 /// Keys that would change nothing in bytes that are sent as they are.
 const MADE_KEYS: [&str; 9] =
@@ -137,6 +137,7 @@ fn read_expectation<'a>(shared: &impl Fn(&str) -> Option<Item<'a>>) -> Result<Ex
         status: shared("expect_status").as_ref().map(read_statuses).transpose()?.unwrap_or_default(),
         body: shared("expect_body").as_ref().map(read_expected_body).transpose()?,
         trailer: shared("expect_trailer").as_ref().map(read_trailer).transpose()?,
+        response: None,
     })
 }
 

@@ -165,6 +165,21 @@ fn requests_with_what_they_share() {
 }
 
 #[test]
+fn a_request_expects_as_a_step_does() {
+    let plan = parse(
+        "[[request]]\npath = \"/a\"\nexpect = { status = 201, json = { \"$.ok\" = true }, max_ms = 9 }",
+    );
+    let expect = plan.unwrap().request.remove(0).expect;
+    let response = expect.response.unwrap();
+    assert_eq!((expect.status, response.parts[0].0.as_str()), (vec![201], "json:$.ok"));
+    assert_eq!(response.max, Some(Duration::from_millis(9)));
+    let said = parse("[[request]]\nexpect_status = 200\nexpect = { status = 201 }").unwrap_err().to_string();
+    assert!(said.contains("keep one of the two"), "{said}");
+    let said = parse("expect = { status = 201 }").unwrap_err().to_string();
+    assert!(said.contains("write it below [[request]]"), "{said}");
+}
+
+#[test]
 fn data_from_files_and_inline() {
     let folder = Folder::new(
         "data",
