@@ -39,8 +39,9 @@ impl OccupancyWatch {
         look.queued = sockets.as_deref().map(|all| queued(all, self.port));
         let by_inode: OnceCell<HashMap<u32, bool>> = OnceCell::new();
         for pid in pids {
-            let is_client = |fd: u32| {
-                let link = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+            // A thread may have a table of its own.
+            let is_client = |task: &Path, fd: u32| {
+                let link = fs::read_link(task.join(format!("fd/{fd}"))).ok()?;
                 let Some(inode) = socket_inode(link.to_str()?) else { return Some(false) };
                 let all = sockets.as_deref()?;
                 let ports = by_inode.get_or_init(|| ports(all, self.port));
@@ -51,7 +52,7 @@ impl OccupancyWatch {
             let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
             let moments = tasks.flatten().take(room).filter_map(|task| {
                 let id = task.file_name().to_str()?.parse().ok()?;
-                moment(id, &task.path(), is_client)
+                moment(id, &task.path(), |fd| is_client(&task.path(), fd))
             });
             look.threads.extend(moments);
         }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use linerate_net::machine::SchedStat;
 
+use super::view::threads_with_own_tables;
 use crate::limits::{FILES, THREADS};
 use crate::local::{Snapshot, Thread, collected, groups, throttled};
 use crate::process::file_limit;
@@ -17,6 +18,8 @@ pub(super) struct ProcessCounters {
     pids: Vec<u32>,
     /// The control groups' files of it.
     stats: Vec<PathBuf>,
+    /// The folders of threads whose table of descriptors is their own.
+    tables: Vec<PathBuf>,
     /// The file of performance counters that a JVM shares.
     perf: Option<PathBuf>,
 }
@@ -35,7 +38,8 @@ impl ProcessCounters {
             .map(|g| PathBuf::from(g).join("cpu.stat"))
             .filter(|p| p.is_file())
             .collect();
-        ProcessCounters { pids, stats, perf: perf_file(first) }
+        let tables = pids.iter().flat_map(|pid| threads_with_own_tables(*pid)).collect();
+        ProcessCounters { pids, stats, tables, perf: perf_file(first) }
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -58,7 +62,8 @@ impl ProcessCounters {
             stopped += halted;
         }
         // The table of any one of them may be full.
-        let files = self.pids.iter().filter_map(|pid| files(*pid));
+        let tables = self.pids.iter().map(|pid| PathBuf::from(format!("/proc/{pid}")));
+        let files = tables.chain(self.tables.iter().cloned()).filter_map(|table| files(&table));
         let files = files.max_by(|a, b| (a.0 * b.1.max(1)).cmp(&(b.0 * a.1.max(1))));
         Snapshot {
             threads,
@@ -72,14 +77,14 @@ impl ProcessCounters {
 }
 
 /// Descriptors that are open, and how many may be.
-fn files(pid: u32) -> Option<(u64, u64)> {
-    let folder = format!("/proc/{pid}/fd");
+fn files(table: &Path) -> Option<(u64, u64)> {
+    let folder = table.join("fd");
     // Since Linux 6.2 its size is their number.
     let open = match fs::metadata(&folder).ok()?.len() {
         0 => fs::read_dir(&folder).ok()?.take(FILES).count() as u64,
         open => open,
     };
-    let limit = file_limit(&fs::read_to_string(format!("/proc/{pid}/limits")).ok()?)?;
+    let limit = file_limit(&fs::read_to_string(table.join("limits")).ok()?)?;
     Some((open, limit))
 }
 

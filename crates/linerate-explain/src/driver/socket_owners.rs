@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use linerate_net::sock_diag::{SocketState, TcpSocket, tcp_sockets_that};
 
-use super::view::{descriptors, read, sockets_of_threads};
+use super::view::{descriptors, read};
 use crate::limits::{PROCESSES, SOCKETS};
 
 /// Processes with sockets that are looked at one by one for connections which are too short for a
@@ -148,9 +148,7 @@ fn list(port: u16) -> io::Result<Vec<TcpSocket>> {
 
 /// All sockets of a process and its threads.
 fn sockets_of(pid: u32) -> io::Result<HashSet<u32>> {
-    let (_, mut sockets) = descriptors(pid)?;
-    sockets.extend(sockets_of_threads(pid));
-    Ok(sockets)
+    descriptors(pid).map(|(_, sockets)| sockets)
 }
 
 #[cfg(test)]

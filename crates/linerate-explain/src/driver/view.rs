@@ -194,23 +194,28 @@ pub(super) fn threads(pid: u32) -> Vec<ThreadLook> {
     tasks.flatten().take(THREADS).filter_map(one).collect()
 }
 
-/// How many descriptors are open, and the sockets among them. A thread may have a table of its own
-/// ([`sockets_of_threads`]).
+/// How many descriptors are open in the fullest table, and the sockets in all tables of a process.
 pub(super) fn descriptors(pid: u32) -> std::io::Result<(u64, HashSet<u32>)> {
-    descriptors_in(Path::new(&format!("/proc/{pid}/fd")))
+    let (mut open, mut sockets) = descriptors_in(Path::new(&format!("/proc/{pid}/fd")))?;
+    for task in threads_with_own_tables(pid) {
+        // A thread may have ended.
+        if let Ok((more, others)) = descriptors_in(&task.join("fd")) {
+            open = open.max(more);
+            sockets.extend(others);
+        }
+    }
+    Ok((open, sockets))
 }
 
-/// The sockets of threads whose table of descriptors is their own (unshare(2), `CLONE_FILES`). None where the kernel
-/// does not tell which these are.
-pub(super) fn sockets_of_threads(pid: u32) -> HashSet<u32> {
+/// The folders of threads whose table of descriptors is their own (unshare(2), `CLONE_FILES`). None where the
+/// kernel does not tell which these are.
+pub(super) fn threads_with_own_tables(pid: u32) -> impl Iterator<Item = PathBuf> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().take(THREADS);
-    let own = tasks.filter(|task| {
+    let own = tasks.filter(move |task| {
         let thread = task.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
         thread.is_some_and(|thread| matches!(machine::share_descriptors(pid, thread), Ok(false)))
     });
-    own.filter_map(|task| descriptors_in(&task.path().join("fd")).ok())
-        .flat_map(|(_, sockets)| sockets)
-        .collect()
+    own.map(|task| task.path())
 }
 
 fn descriptors_in(folder: &Path) -> std::io::Result<(u64, HashSet<u32>)> {
@@ -225,10 +230,17 @@ fn descriptors_in(folder: &Path) -> std::io::Result<(u64, HashSet<u32>)> {
 
 /// Inodes of all that the epolls of a process watch (`/proc/PID/fdinfo`).
 pub(super) fn watched_inodes(pid: u32) -> HashSet<u32> {
-    let folder = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().take(FILES);
+    let own = PathBuf::from(format!("/proc/{pid}"));
+    let tables = std::iter::once(own).chain(threads_with_own_tables(pid));
+    tables.flat_map(|table| watched_in(&table)).collect()
+}
+
+fn watched_in(table: &Path) -> HashSet<u32> {
+    let folder = fs::read_dir(table.join("fd")).into_iter().flatten().flatten().take(FILES);
     let polls =
         folder.filter(|e| fs::read_link(e.path()).is_ok_and(|l| l.ends_with("anon_inode:[eventpoll]")));
-    let texts = polls.map(|e| read(pid, &format!("fdinfo/{}", e.file_name().to_string_lossy())));
+    // A descriptor may be closed meanwhile.
+    let texts = polls.filter_map(|e| fs::read_to_string(table.join("fdinfo").join(e.file_name())).ok());
     texts.flat_map(|text| epoll_inodes(&text)).collect()
 }
 
@@ -266,6 +278,36 @@ mod tests {
         let view = watch.look(3, || unreachable!("there is nothing to look at"));
         assert_eq!((view.notes.len(), view.looks, view.name.is_empty()), (1, 0, false));
         assert!(view.notes[0].contains("has ended while we looked"), "{:?}", view.notes);
+    }
+
+    #[test]
+    fn tables_of_threads_are_looked_at() {
+        let (told, is_told) = std::sync::mpsc::channel();
+        let (over, is_over) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            if machine::own_descriptors().is_err() {
+                return told.send(None);
+            }
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let sent = told.send(listener.local_addr().ok());
+            let _ = is_over.recv();
+            sent
+        });
+        let address = is_told.recv().expect("told");
+        let own = address.is_some_and(|address| {
+            let (all, _) = tcp_sockets(SOCKETS).expect("sock_diag");
+            let socket = all.iter().find(|s| s.local == address).expect("it listens");
+            let pid = std::process::id();
+            let first = descriptors_in(Path::new(&format!("/proc/{pid}/fd"))).expect("ours").1;
+            let known = threads_with_own_tables(pid).next().is_some();
+            let found = descriptors(pid).expect("ours").1.contains(&socket.inode);
+            assert!(!first.contains(&socket.inode) && found == known, "kcmp: {known}, found: {found}");
+            known
+        });
+        over.send(()).expect("it waits");
+        thread.join().expect("it ends").expect("told");
+        // A kernel without kcmp(2), or a sandbox, hides them.
+        assert!(own || machine::share_descriptors(std::process::id(), std::process::id()).is_err());
     }
 
     #[test]
