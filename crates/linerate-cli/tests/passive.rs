@@ -3,6 +3,8 @@
 
 #[macro_use]
 mod common;
+mod proxies;
+mod real;
 mod serving;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -251,6 +253,59 @@ fn without_end_each_window_names_the_cause_and_the_processes() {
     assert_eq!((&report["verdict"], &report["counts"]["answered"]), (&"caused".into(), &made.into()));
     assert_eq!(report["causes"][0]["id"], "server-nagle-delayed-ack");
     assert_eq!(watcher.process.wait().expect("ends").code(), Some(130));
+}
+
+/// The report on so many calls, which end with `hello`, on one connection; `None` if packets may not be
+/// captured here.
+fn report_on(address: std::net::SocketAddr, calls: u64) -> Option<Value> {
+    let mut watcher = watched(address.port())?;
+    let mut stream = TcpStream::connect(address).expect("connected");
+    for _ in 0..calls {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        let (mut got, mut buffer) = (Vec::new(), [0; 4096]);
+        while !got.trim_ascii_end().ends_with(b"hello") {
+            let n = stream.read(&mut buffer).expect("answered");
+            assert!(n > 0, "the answer ends early");
+            got.extend_from_slice(&buffer[..n]);
+        }
+    }
+    watcher.window_that(|window| window["since_start"]["answered"] == calls);
+    let ended = Command::new("kill").args(["-INT", &watcher.process.id().to_string()]).status();
+    assert!(ended.expect("kill is there").success());
+    Some(watcher.window_that(|line| line["schema"] == "linerate.diagnosis/1"))
+}
+
+/// The first write-up's server, as it is and mended.
+#[test]
+fn the_server_of_a_jdk_is_seen_live() {
+    for (flags, stalls) in [(&[][..], true), (&["-Dsun.net.httpserver.nodelay=true"], false)] {
+        let Some(server) = real::jdk_with(flags) else { return };
+        // It compiles what its first calls run.
+        (0..30).for_each(|_| drop(server.get("/")));
+        let Some(report) = report_on(server.address, 20) else { return };
+        let causes = report["causes"].as_array().expect("a list");
+        let ids: Vec<_> = causes.iter().filter_map(|cause| cause["id"].as_str()).collect();
+        assert_eq!(ids.contains(&"server-nagle-delayed-ack"), stalls, "{report:#}");
+        // What a busy machine adds is the server's own time.
+        assert!(ids.iter().all(|id| *id == "server-think" || stalls), "{report:#}");
+        assert!(!stalls || report["verdict"] == "caused", "{report:#}");
+    }
+}
+
+/// What is behind a proxy is the proxy's own time in packets, and none of TCP's.
+#[test]
+fn nginx_before_a_slow_server_is_seen_live() {
+    let Some(proxy) = proxies::nginx(proxies::late(20)) else { return };
+    let Some(report) = report_on(proxy.address, 20) else { return };
+    let ids: Vec<_> = report["causes"].as_array().expect("a list").iter().map(|cause| &cause["id"]).collect();
+    assert_eq!(ids, ["server-think"], "{report:#}");
+    let Some(quick) = proxies::nginx(proxies::late(0)) else { return };
+    let Some(report) = report_on(quick.address, 20) else { return };
+    assert_eq!(
+        (&report["verdict"], &report["counts"]["answered"]),
+        (&"healthy".into(), &20.into()),
+        "{report:#}"
+    );
 }
 
 /// The threads of `load` have descriptors of their own, which the process does not have.

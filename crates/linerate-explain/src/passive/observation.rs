@@ -237,6 +237,10 @@ pub struct Sums {
     pub think_ns: i64,
     /// Time to receive the response.
     pub receive_ns: i64,
+    /// Calls whose small response paused for 10 ms or more, which nothing that was seen explains.
+    pub paused: u64,
+    /// Of the time to receive: these pauses.
+    pub paused_ns: i64,
     /// Quantiles of the total time, nanoseconds: 50 %, 90 %, 99 %, 100 %.
     pub total_quantiles_ns: [i64; 4],
     /// Quantiles of the server's part.
@@ -282,7 +286,7 @@ impl Sums {
         add_fields!(self, other, unknown_fields streams_reset other reset cut_by_client evicted);
         add_fields!(self, other, requests answers interim heads_cut requests_incomplete);
         add_fields!(self, other, answers_incomplete answered unanswered orphans pipelined queued);
-        add_fields!(self, other, upgrades holes first_calls slow_thinks);
+        add_fields!(self, other, upgrades holes first_calls slow_thinks paused);
         let (mine, others) = (&mut self.tls_access, &other.tls_access);
         add_fields!(mine, others, read without_keys not_in_log cbc other_suite without_handshake wrong_keys);
         for (mine, others) in [
@@ -294,6 +298,7 @@ impl Sums {
             (&mut self.think_ns, other.think_ns),
             (&mut self.receive_ns, other.receive_ns),
             (&mut self.slow_think_ns, other.slow_think_ns),
+            (&mut self.paused_ns, other.paused_ns),
         ] {
             *mine = mine.saturating_add(others);
         }
@@ -411,6 +416,8 @@ pub struct ObservedCall {
     /// From the response's first byte to its last; and what it waited behind earlier ones that the
     /// client did not read.
     pub receive_ns: i64,
+    /// The longest pause in a response of less than 10 kB over HTTP/1.
+    pub pause_ns: i64,
     /// Connecting, sending, waiting and receiving.
     pub total_ns: i64,
     /// Whether the handshake shows the round trip. If not, it is part of the server's time.

@@ -2,7 +2,7 @@
 
 use super::findings::{Confidence, Finding, is_wide, missing};
 use super::flow::ms;
-use super::limits::{CLIENTS, COSTS, SERVERS};
+use super::limits::{CLIENTS, COSTS, SERVERS, SLOW_NS};
 use super::{Ending, Observation};
 
 /// The possible verdicts.
@@ -32,11 +32,41 @@ pub fn verdict(seen: &Observation, findings: &[Finding]) -> PassiveVerdict {
     let s = &seen.sums;
     if findings.iter().any(|f| f.confidence >= Confidence::Likely) {
         PassiveVerdict::Caused
-    } else if s.answered == 0 || !findings.is_empty() || s.unanswered > s.answered {
+    } else if s.answered == 0
+        || !findings.is_empty()
+        || s.unanswered > s.answered
+        || unexplained(seen).is_some()
+    {
         PassiveVerdict::Inconclusive
     } else {
         PassiveVerdict::Healthy
     }
+}
+
+/// Of so many calls one is enough to be told.
+const FEW: u64 = 5;
+/// Share of the time from which on it is told.
+const MUCH: f64 = 0.4;
+
+/// What costs time, and why it does the packets do not show.
+fn unexplained(seen: &Observation) -> Option<String> {
+    let s = &seen.sums;
+    if s.paused > 0 && (FEW * s.paused >= s.answered || s.paused_ns as f64 >= MUCH * s.total_ns as f64) {
+        return Some(format!(
+            "{} of {} paused in the middle for {}, and the packets do not show why (a server that makes it as it goes looks the same)",
+            s.paused,
+            several(s.answered, "response", "responses"),
+            ms(s.paused_ns / i64::try_from(s.paused).unwrap_or(i64::MAX))
+        ));
+    }
+    let network = s.rtt_min_ns.or(s.rtt_bound_ns).unwrap_or(0);
+    let [_, nine, ..] = s.total_quantiles_ns;
+    (is_wide(seen) && nine >= SLOW_NS.saturating_add(2 * network)).then(|| {
+        format!(
+            "one in ten calls takes {} or more, and packets that may show why are missing in the capture",
+            ms(nine)
+        )
+    })
 }
 
 fn capital(words: &str) -> String {
@@ -84,7 +114,13 @@ pub fn headline(seen: &Observation, findings: &[Finding]) -> Vec<String> {
             ));
             lines.push(format!("{calls} on {connections}: {worst}."));
         }
-        _ => lines.push(no_calls(seen)),
+        _ => match unexplained(seen).filter(|_| s.answered > 0) {
+            Some(words) => {
+                lines.push(format!("No cause can be named: {words}."));
+                lines.push(format!("{calls} on {connections}: {worst}."));
+            }
+            None => lines.push(no_calls(seen)),
+        },
     }
     if s.answered > 0 && s.total_ns > 0 {
         lines.push(parts(seen));

@@ -7,7 +7,7 @@ use crate::causes::late_close;
 use crate::passive::observation::Note;
 
 use super::order::Undone;
-use super::pending::{Ended, Kept, Pending, PendingTimes, closed_window, ms, stalled};
+use super::pending::{Ended, Kept, Pending, PendingTimes, ResponsePauses, closed_window, ms, stalled};
 use super::record::SharedRecord;
 use super::stall::Stall;
 use super::trace::Trace;
@@ -113,6 +113,13 @@ impl Calls {
         }
     }
 
+    /// New data of the server.
+    pub(super) fn answer_data(&mut self, now: i64, bytes: u32) {
+        if let Some(first) = self.pending.front_mut() {
+            first.response.data(now, bytes);
+        }
+    }
+
     pub(super) fn request_end(&mut self, now: i64, cut: bool) {
         if let Some(last) = self.pending.back_mut().filter(|p| p.end.is_none() && !cut) {
             last.end = Some(now);
@@ -126,6 +133,7 @@ impl Calls {
             shared.record.sums.interim += 1;
             if let Some(first) = self.pending.front_mut() {
                 first.interim.get_or_insert(now);
+                first.response = ResponsePauses::default();
             }
             return;
         }

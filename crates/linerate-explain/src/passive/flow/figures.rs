@@ -71,10 +71,7 @@ impl Figures {
             // It fails only where memory cannot be addressed.
             let _ = histogram.record(micros(ns).min(LONGEST_US));
         }
-        if call.think_ns >= SLOW_NS {
-            self.sums.slow_thinks += 1;
-            self.sums.slow_think_ns = self.sums.slow_think_ns.saturating_add(call.think_ns);
-        }
+        self.slow(&call);
         let mut traced = false;
         let mut wanted = |call: &mut ObservedCall| {
             if !std::mem::replace(&mut traced, true) {
@@ -117,6 +114,20 @@ impl Figures {
             wanted(&mut call);
             self.slowest.truncate(limits.slowest - 1);
             self.slowest.insert(at, call);
+        }
+    }
+
+    /// Counts a call whose server was slow, or whose response had a pause that nothing explains.
+    fn slow(&mut self, call: &ObservedCall) {
+        if call.think_ns >= SLOW_NS {
+            self.sums.slow_thinks += 1;
+            self.sums.slow_think_ns = self.sums.slow_think_ns.saturating_add(call.think_ns);
+        }
+        let explained = call.notes.iter().fold(0i64, |sum, n| sum.saturating_add(n.cost_ns));
+        let pause = call.pause_ns.saturating_sub(explained);
+        if pause >= SLOW_NS.saturating_add(2 * call.network_ns) {
+            self.sums.paused += 1;
+            self.sums.paused_ns = self.sums.paused_ns.saturating_add(pause);
         }
     }
 
@@ -225,6 +236,8 @@ impl Sums {
             first_calls: calls.first_calls,
             slow_thinks: calls.slow_thinks,
             queued: calls.queued,
+            paused: calls.paused,
+            paused_ns: calls.paused_ns,
             connect_ns: calls.connect_ns,
             total_ns: calls.total_ns,
             send_ns: calls.send_ns,

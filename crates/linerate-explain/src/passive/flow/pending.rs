@@ -12,6 +12,9 @@ use crate::passive::observation::{Handshake, LateSegments, Note, ObservedCall};
 use super::order::Undone;
 use super::stall::Stall;
 
+/// A response of fewer bytes leaves at once, however far it goes: within the first window (RFC 6928).
+const SMALL: u64 = 10_000;
+
 /// Facts about the connection that a call needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingTimes {
@@ -74,7 +77,24 @@ pub(super) struct Pending {
     pub(super) overtaken: [Loss; 2],
     /// Segments that had to wait for room in a window that was small: the server's, the client's.
     pub(super) small: [Small; 2],
+    pub(super) response: ResponsePauses,
     pub(super) notes: Vec<Note>,
+}
+
+/// New data of a response, and the longest pause in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ResponsePauses {
+    last: Option<i64>,
+    longest: i64,
+    bytes: u64,
+}
+
+impl ResponsePauses {
+    pub(super) fn data(&mut self, now: i64, bytes: u32) {
+        self.longest = self.longest.max(self.last.map_or(0, |last| now - last));
+        self.last = Some(now);
+        self.bytes += u64::from(bytes);
+    }
 }
 
 /// Segments of one direction that came late.
@@ -145,6 +165,8 @@ impl Pending {
             receive_ns: (now - answered).max(0).saturating_add(kept),
             total_ns: connect.saturating_add((now - self.begun).max(0)),
             rtt_known: to_server.is_some(),
+            // The records of TLS tell no response from session tickets.
+            pause_ns: if status != 0 && self.response.bytes < SMALL { self.response.longest } else { 0 },
             ..ObservedCall::default()
         }
     }

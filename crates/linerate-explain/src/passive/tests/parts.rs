@@ -2,25 +2,48 @@
 
 use super::*;
 use crate::passive::findings::Confidence;
+use crate::passive::words::{self, PassiveVerdict};
 
 const ALONE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
 
 /// The two parts of a response; the second one leaves when the ACK of the first has come, which was
 /// not late, or `after_us` the first.
 fn halves(calls: u32, after_us: i64) -> Observation {
+    parted(calls, 40_000, 10, after_us)
+}
+
+/// The same at that round trip: the first part, so much later its ACK, and so much after it the rest.
+fn parted(calls: u32, rtt_us: i64, ack_us: i64, after_us: i64) -> Observation {
     let mut wire = Wire::new();
-    wire.opens(0, 40_000, 40_000);
+    wire.opens(0, 40_000, rtt_us);
     for n in 0..calls {
         let at = 1_000_000 * (1 + i64::from(n));
         wire.asks(at, 40_000, n);
         let q = 1_000 + (n + 1) * REQUEST.len() as u32;
         let seq = 5_000 + n * ANSWER.len() as u32;
-        wire.segment(at + 40_100, (false, 40_000), PSH | ACK, [seq, q], 509, ALONE);
+        let first = at + rtt_us + 100;
+        wire.segment(first, (false, 40_000), PSH | ACK, [seq, q], 509, ALONE);
         let next = seq + ALONE.len() as u32;
-        wire.segment(at + 40_110, (true, 40_000), ACK, [q, next], 502, b"");
-        wire.segment(at + 40_100 + after_us, (false, 40_000), PSH | ACK, [next, q], 509, b"ok");
+        wire.segment(first + ack_us, (true, 40_000), ACK, [q, next], 502, b"");
+        wire.segment(first + after_us, (false, 40_000), PSH | ACK, [next, q], 509, b"ok");
     }
     wire.finish()
+}
+
+/// On a starved machine the rest follows the late ACK too late to be told from a server that makes it then.
+#[test]
+fn a_pause_that_nothing_explains_is_not_healthy() {
+    let said = |after_us| {
+        let seen = parted(12, 100, 40_000, after_us);
+        let found = findings::of(&seen);
+        (words::verdict(&seen, &found), words::headline(&seen, &found)[0].clone(), found.len())
+    };
+    let (verdict, line, found) = said(47_000);
+    assert_eq!((verdict, found), (PassiveVerdict::Inconclusive, 0), "{line}");
+    assert!(line.contains("12 of 12 responses paused in the middle for 47.0 ms"), "{line}");
+    assert_eq!(said(40_100).0, PassiveVerdict::Caused, "Nagle's algorithm");
+    let short = parted(12, 100, 10, 5_000);
+    assert_eq!(words::verdict(&short, &findings::of(&short)), PassiveVerdict::Healthy);
 }
 
 /// Nagle's algorithm without a delayed ACK costs a round trip. A server that takes as long, to half

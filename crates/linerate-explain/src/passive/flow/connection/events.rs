@@ -179,6 +179,9 @@ impl FlowConnection {
                 None => self.calls.small_window(now - waited, waited, size, !from_client),
             }
         }
+        if !from_client && self.http2.is_none() {
+            self.calls.answer_data(now, s.len);
+        }
         let stall = self.directions[dir].watch.data(s, now, ways.to_sender, ways.to_peer);
         if let Some(stall) = stall.filter(|_| room_at.is_none()) {
             self.stalled(dir, stall, from_client);
