@@ -87,6 +87,12 @@ impl Verdict {
         self.by_time
     }
 
+    /// It stands on calls that failed, which a busy machine does not make.
+    pub(crate) fn by_failures(mut self) -> Verdict {
+        self.by_time = false;
+        self
+    }
+
     /// Behind another that is the reason for it.
     pub(crate) fn behind(mut self) -> Verdict {
         self.behind = true;

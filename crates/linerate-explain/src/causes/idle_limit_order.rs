@@ -3,12 +3,15 @@
 //!
 //! Experiment, with `--origin` and time enough (`--budget`): how long the server behind keeps an idle
 //! connection; then calls through the proxy that reach it just before that time, each after another pause,
-//! against calls in its middle. Calls that a busy machine made too late tell nothing: then it is done again.
+//! against calls in its middle. A proxy may have one connection for all of them, and then only the first
+//! call of a round meets an old one: each round begins at another time before the limit, and the calls in
+//! the middle have a round of their own. Calls that a busy machine made too late tell nothing.
 
 use std::time::Duration;
 
 use crate::call::{Call, Why, ms};
 use crate::evidence::Grounds;
+use crate::limits::MARGIN;
 use crate::parts::{CausePage, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Observation, OriginIdleLimit, Probe, Variation};
 use crate::record::Record;
@@ -85,12 +88,14 @@ const MOST: Duration = Duration::from_secs(65);
 /// sent in the last round trip between the proxy and the server, and how long that takes is not known; a busy
 /// machine makes calls some tens of milliseconds late.
 const BEFORE: [u64; 16] = [5, 10, 20, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1_280, 1_920, 2_560];
-/// How often it is done, where calls were late or few were lost.
-const ROUNDS: usize = 3;
-/// From this share of the calls on that were made too late it is done again.
+/// Rounds, each with so many of these pauses: it begins 256, 64, 16, 128 and 32 ms before the limit.
+const ROUNDS: [usize; 5] = [16, 12, 8, 14, 10];
+/// Share of the time until which another round may end.
+const ROUNDS_UNTIL: f64 = 0.8;
+/// From this share of the calls on that were made too late, nothing is known of those in time.
 const LATE: f64 = 0.25;
 /// Calls in the middle of the limit.
-const MIDDLE: u8 = 4;
+const MIDDLE: usize = 4;
 /// How likely chance may be to have done it.
 const CHANCE: f64 = 0.01;
 
@@ -105,10 +110,10 @@ fn limit(record: &Record) -> Option<&OriginIdleLimit> {
 fn near(record: &Record) -> Vec<(Duration, &Call)> {
     let mut near = Vec::new();
     let mut before: Option<&Call> = None;
-    for (probe, call) in record.calls().filter(|(p, _)| p.experiment == Experiment::IdleOrder && p.arm == 1) {
+    for (probe, call) in record.calls().filter(|(p, _)| is_near(p)) {
         if probe.pause.is_zero() {
             before = Some(call);
-        } else if let Some(first) = before.take()
+        } else if let Some(first) = before.take().filter(|first| first.answer().is_some())
             && !call.failure().is_some_and(|f| f.why == Why::Cut)
         {
             let begun = u64::try_from(call.began_ns.saturating_sub(first.began_ns)).unwrap_or(0);
@@ -118,26 +123,49 @@ fn near(record: &Record) -> Vec<(Duration, &Call)> {
     near
 }
 
-/// Whether calls are to be made at the limit: not yet, or they were late, or too few of them were lost to
-/// exclude chance.
-fn is_wanted(record: &Record) -> bool {
-    let Some(closed) = limit(record).and_then(|limit| limit.closed) else { return false };
-    let near = near(record);
-    let rounds = near.len().div_ceil(BEFORE.len());
-    if rounds == 0 {
-        return !record.tried(Experiment::IdleOrder);
-    }
-    let late = near.iter().filter(|(idle, _)| *idle >= closed).count() as f64 > LATE * near.len() as f64;
-    let lost = near.iter().any(|(_, call)| is_lost(call));
-    let unclear = if lost { chance(record).is_some_and(|chance| chance > CHANCE) } else { late };
-    rounds < ROUNDS && unclear && !record.given_up.contains(&Experiment::IdleOrder)
+/// A call just before the limit, or the one before it.
+fn is_near(probe: &CallProbe) -> bool {
+    probe.experiment == Experiment::IdleOrder && probe.arm == 1
 }
 
-/// Calls elsewhere, and how many of them were lost.
+/// How many calls the next round has; `None`: it is proved, or there was no other round, or no time for it.
+fn next_round(record: &Record, closed: Duration) -> Option<usize> {
+    let calls = record.calls().filter(|(probe, _)| is_near(probe) && !probe.pause.is_zero()).count();
+    let made = (0..ROUNDS.len()).take_while(|n| ROUNDS[..=*n].iter().sum::<usize>() <= calls).count();
+    if made == 0 {
+        return (!record.tried(Experiment::IdleOrder)).then_some(ROUNDS[0]);
+    }
+    let has = record.settings.budget.mul_f64(ROUNDS_UNTIL);
+    let lost = near(record).iter().any(|(_, call)| is_lost(call));
+    let proved = lost && chance(record).is_some_and(|chance| chance <= CHANCE);
+    let fits = record.elapsed + closed.mul_f64(MARGIN) < has;
+    ROUNDS.get(made).copied().filter(|_| fits && !proved && !record.given_up.contains(&Experiment::IdleOrder))
+}
+
+/// Nothing was lost, and too few of the calls were in time to say that nothing is: what is left unknown.
+pub(crate) fn unseen(record: &Record) -> Option<String> {
+    let closed = limit(record)?.closed?;
+    let near = near(record);
+    if near.iter().any(|(_, call)| is_lost(call)) {
+        return None;
+    }
+    let late = near.iter().filter(|(idle, _)| *idle >= closed).count();
+    let few = late as f64 > LATE * near.len() as f64;
+    (near.is_empty() || few).then(|| {
+        format!(
+            "the server behind closes idle connections after {}, and of {} calls that were to come just before that {late} came after it, by this \
+             machine's fault: whether such calls are lost is not known",
+            say(ms(closed)),
+            near.len()
+        )
+    })
+}
+
+/// Calls elsewhere, and how many of them were lost. The first ones of a round may meet connections of the
+/// round before.
 fn elsewhere(record: &Record) -> (usize, usize) {
-    let near = |p: &CallProbe| p.experiment == Experiment::IdleOrder && p.arm == 1 && !p.pause.is_zero();
     let others = record.calls().filter(|(p, c)| {
-        p.variation == Variation::None && !near(p) && !c.failure().is_some_and(|f| f.why == Why::Cut)
+        p.variation == Variation::None && !is_near(p) && !c.failure().is_some_and(|f| f.why == Why::Cut)
     });
     others.fold((0, 0), |(all, lost), (_, c)| (all + 1, lost + usize::from(is_lost(c))))
 }
@@ -157,11 +185,12 @@ fn wants(record: &Record) -> Vec<Block> {
     let Some(limit) = limit(record) else {
         return vec![vec![Probe::IdleLimit(MOST.min(settings.budget / WATCHED))]];
     };
-    let Some(closed) = limit.closed.filter(|_| is_wanted(record)) else {
+    let Some((closed, calls)) = limit.closed.and_then(|closed| Some((closed, next_round(record, closed)?)))
+    else {
         return Vec::new();
     };
     let way = Duration::from_secs_f64(record.rtt_ms() / 1e3);
-    let lane = |n: usize, arm: u8, idle: Duration| {
+    let lane = |(n, idle): (usize, Duration), arm: u8| {
         let lane = Lane::Kept(Experiment::IdleOrder.first_lane() + n as u8);
         let first =
             CallProbe { writes: settings.writes, ..CallProbe::plain(Experiment::IdleOrder, arm, lane) };
@@ -169,10 +198,14 @@ fn wants(record: &Record) -> Vec<Block> {
         let later = CallProbe { pause: idle.saturating_sub(way), ..first.clone() };
         vec![first, later]
     };
-    let before = BEFORE.iter().map(|tenths| closed.saturating_sub(Duration::from_micros(100 * tenths)));
-    let middle = (0..MIDDLE).map(|_| closed / 2);
-    let lanes = before.map(|idle| (1, idle)).chain(middle.map(|idle| (0, idle)));
-    vec![vec![Probe::SideBySide(lanes.enumerate().map(|(n, (arm, idle))| lane(n, arm, idle)).collect())]]
+    let before = BEFORE.iter().take(calls);
+    let before = before.map(|tenths| closed.saturating_sub(Duration::from_micros(100 * tenths)));
+    let mut rounds = vec![vec![Probe::SideBySide(before.enumerate().map(|at| lane(at, 1)).collect())]];
+    if !record.tried(Experiment::IdleOrder) {
+        let middle = (0..MIDDLE).map(|n| lane((n, closed / 2), 0));
+        rounds.push(vec![Probe::SideBySide(middle.collect())]);
+    }
+    rounds
 }
 
 /// A gateway's word that the server behind did not answer, or none at all.
@@ -225,7 +258,7 @@ fn judge(record: &Record) -> Judgement {
         false => Grounds::Seen { words, alone: true },
     };
     let after = record.typical(|c| c.total);
-    let verdict = Verdict::new(&CAUSE, cost + after, grounds).failing();
+    let verdict = Verdict::new(&CAUSE, cost + after, grounds).failing().by_failures();
     let verdict = verdict.saying(format!(
         "those were lost whose connection had been idle for {} to {}",
         say(least),
@@ -271,36 +304,66 @@ mod tests {
         let closed = Some(Duration::from_secs(5));
         let seen = OriginIdleLimit { call: call(Ok(200)), closed, watched: Duration::from_secs(5) };
         record.push(first[0].clone(), Observation::IdleLimit(Box::new(seen)));
-        let [block] = &wants(&record)[..] else { unreachable!("one block") };
-        let [Probe::SideBySide(lanes)] = &block[..] else { unreachable!("side by side") };
-        assert_eq!(lanes[3][1].pause, Duration::from_millis(4_996));
-        let mut near = near.iter().cycle();
-        let calls = lanes.iter().map(|lane| {
-            let late = if lane[1].arm == 1 { near.next().copied() } else { None };
-            let begun = (lane[1].pause + late_by).as_nanos();
-            let began_ns = i64::try_from(begun).expect("some seconds");
-            vec![call(Ok(usual)), Call { began_ns, ..call(late.unwrap_or(Ok(usual))) }]
-        });
-        let calls = Observation::SideBySide(calls.collect());
-        record.push(block[0].clone(), calls);
+        let [round, middle] = &wants(&record)[..] else { unreachable!("two blocks") };
+        let [Probe::SideBySide(lanes)] = &round[..] else { unreachable!("side by side") };
+        assert_eq!((lanes.len(), lanes[3][1].pause), (BEFORE.len(), Duration::from_millis(4_996)));
+        make(&mut record, &middle[0], &[Ok(usual)], usual, Duration::ZERO);
+        make(&mut record, &round[0], near, usual, late_by);
         record
     }
 
+    /// Its calls after a pause get these, so late; those before them what is usual.
+    fn make(record: &mut Record, probe: &Probe, later: &[Result<u16, Why>], usual: u16, late_by: Duration) {
+        let Probe::SideBySide(lanes) = probe else { unreachable!("side by side") };
+        let calls = lanes.iter().zip(later.iter().cycle()).map(|(lane, end)| {
+            let begun = (lane[1].pause + late_by).as_nanos();
+            let began_ns = i64::try_from(begun).expect("some seconds");
+            vec![call(Ok(usual)), Call { began_ns, ..call(*end) }]
+        });
+        record.push(probe.clone(), Observation::SideBySide(calls.collect()));
+    }
+
+    /// How many calls each further round has, and how long before the limit it begins, milliseconds.
+    fn further(mut record: Record, later: &[Result<u16, Why>], late_by: Duration) -> Vec<(usize, u128)> {
+        let mut rounds = Vec::new();
+        while let [round] = &wants(&record)[..] {
+            let Probe::SideBySide(lanes) = &round[0] else { unreachable!("side by side") };
+            let least = lanes.iter().map(|lane| lane[1].pause.as_millis()).min().expect("some");
+            rounds.push((lanes.len(), 5_000 - least));
+            make(&mut record, &round[0], later, 200, late_by);
+        }
+        rounds
+    }
+
     #[test]
-    fn it_is_done_again_where_the_machine_was_late() {
-        let (fine, lost) = ([Ok(200)], [Ok(502)]);
-        let late = Duration::from_millis(300);
-        let again = recorded(&fine, 200, late);
-        assert_eq!((wants(&again).len(), near(&again).len()), (1, BEFORE.len()));
-        assert!(wants(&recorded(&fine, 200, Duration::ZERO)).is_empty(), "all of them were in time");
-        assert!(wants(&recorded(&lost, 200, late)).is_empty(), "it is proved");
+    fn each_round_begins_at_another_time_before_the_limit() {
         let one = std::iter::once(Ok(502)).chain(std::iter::repeat_n(Ok(200), 15)).collect::<Vec<_>>();
-        assert_eq!(wants(&recorded(&one, 200, Duration::ZERO)).len(), 1, "one of 16 may be chance");
-        let words = judge(&again);
+        let all = [(12, 64), (8, 16), (14, 128), (10, 32)];
+        for near in [&[Ok(200)][..], &one] {
+            let record = recorded(near, 200, Duration::ZERO);
+            assert_eq!(further(record, &[Ok(200)], Duration::ZERO), all, "{near:?}");
+        }
+        let proved = recorded(&[Ok(502)], 200, Duration::ZERO);
+        assert!(wants(&proved).is_empty());
+        let mut late = recorded(&[Ok(200)], 200, Duration::ZERO);
+        late.elapsed = Duration::from_secs(30);
+        assert!(wants(&late).is_empty(), "there is no time for another one");
+    }
+
+    #[test]
+    fn calls_that_came_too_late_tell_nothing() {
+        let late = recorded(&[Ok(200)], 200, Duration::from_millis(300));
+        assert_eq!(near(&late).len(), BEFORE.len());
+        let words = judge(&late);
         assert!(
             matches!(&words, Judgement::Open(words) if words.contains("(16 of them came after that")),
             "{words:?}"
         );
+        assert!(
+            unseen(&late).is_some_and(|words| words.contains("of 16 calls that were to come just before"))
+        );
+        assert_eq!(unseen(&recorded(&[Ok(200)], 200, Duration::ZERO)), None, "all of them were in time");
+        assert_eq!(unseen(&recorded(&[Ok(502)], 200, Duration::from_millis(300))), None, "some were lost");
     }
 
     #[test]
