@@ -128,8 +128,14 @@ fn a_server_that_closes_idle_connections_sooner_than_the_proxy() {
     let Some(proxy) = haproxy(&[behind], "") else { return };
     let place = |found: &Value| ids(found).iter().position(|id| *id == "idle-limit-order");
     let found = idle(proxy.address, behind);
-    let cause = &found["causes"][place(&found).unwrap_or_else(|| panic!("{found:#}"))];
-    assert!(cause["proof"] == "proved" || cause["proof"] == "likely", "{found:#}");
+    match place(&found).map(|place| &found["causes"][place]["proof"]) {
+        Some(proof) => assert!(proof == "proved" || proof == "likely", "{found:#}"),
+        // A starved machine sends nearly all of its calls too late, and does not call that healthy.
+        None => assert!(
+            found["verdict"] == "inconclusive" && found["limits"][0].to_string().contains("is not known"),
+            "{found:#}"
+        ),
+    }
     assert!(!ids(&found).contains(&"keep-alive-race"), "{found:#}");
     // nginx sends such a call again: a note.
     let Some(again) = nginx(behind) else { return };
@@ -288,20 +294,10 @@ fn a_proxy_that_connects_for_each_call_costs_a_round_trip() {
     let found = |start: fn(SocketAddr) -> Option<proxies::Proxy>| {
         net.client().run(|| start(behind).map(|proxy| watched(proxy.address))).unwrap()
     };
-    // On a busy machine other looks may spend all calls of a diagnosis before this one has its turn.
-    let mut looks = Vec::new();
-    for _ in 0..3 {
-        let Some(opens) = found(proxies::nginx_without_keepalive) else { return };
-        let proved = |c: &&Value| c["id"] == "proxy-connects-per-call" && c["proof"] == "proved";
-        match opens["causes"].as_array().unwrap().iter().find(proved) {
-            Some(cause) => {
-                looks = vec![cause.clone()];
-                break;
-            }
-            None => looks.push(opens),
-        }
-    }
-    let [cause] = &looks[..] else { panic!("{looks:#?}") };
+    let Some(opens) = found(proxies::nginx_without_keepalive) else { return };
+    let proved = |c: &&Value| c["id"] == "proxy-connects-per-call" && c["proof"] == "proved";
+    let cause = opens["causes"].as_array().unwrap().iter().find(proved);
+    let cause = cause.unwrap_or_else(|| panic!("{opens:#}"));
     let cost = cause["cost_ms"].as_f64().unwrap();
     assert!((18.0..60.0).contains(&cost), "a round trip is 20 ms: {cause:#}");
     let keeps = found(nginx).unwrap();
@@ -309,4 +305,82 @@ fn a_proxy_that_connects_for_each_call_costs_a_round_trip() {
     // Once all calls are spent, nothing is looked at any more.
     let may_look = keeps["calls"].as_u64() < Some(60);
     assert!(!may_look || keeps["ruled_out"].to_string().contains("that was open before"), "{keeps:#}");
+}
+
+/// A way that forgets connections which are idle for so many seconds, and what it then does to packets; the
+/// server behind it closes them after that time. `None`: it cannot be made here.
+fn forgetting(seconds: &str, then: &str, closes: Duration) -> Option<(NetBox, SocketAddr)> {
+    if let Some(why) = NetBox::unavailable() {
+        skip(need::NAMESPACES, why);
+        return None;
+    }
+    if std::process::Command::new("nft").arg("--version").output().is_err() {
+        skip("nft", "nft is not installed");
+        return None;
+    }
+    let net = NetBox::builder().start().unwrap();
+    let place = net.server();
+    let listener = place.run(|| TcpListener::bind((place.ip(), 0))).unwrap().unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                stream.set_read_timeout(Some(closes)).unwrap();
+                while let Ok(1..) = stream.read(&mut buffer) {
+                    if stream.write_all(common::HELLO.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    for rule in [
+        "add table inet way",
+        "add chain inet way in {type filter hook input priority 0;}",
+        &format!("add rule inet way in tcp dport {} ct state invalid {then}", address.port()),
+    ] {
+        let mut nft = place.command("nft");
+        nft.arg(rule);
+        place.output(nft).unwrap();
+    }
+    place.sysctl("net/netfilter/nf_conntrack_tcp_loose", "0").unwrap();
+    place.sysctl("net/netfilter/nf_conntrack_tcp_timeout_established", seconds).unwrap();
+    Some((net, address))
+}
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn idle_long(net: &NetBox, address: SocketAddr) -> Value {
+    net.client().run(|| explained_with(address, &["--budget", "60s"])).unwrap()
+}
+
+fn assert_forgets(found: &Value, how: &str) {
+    assert_eq!(ids(found), ["idle-forgotten"], "{found:#}");
+    let cause = &found["causes"][0];
+    assert_eq!(cause["proof"], "proved", "{cause:#}");
+    assert!(cause["title"].as_str().unwrap().ends_with(how), "{cause:#}");
+    // A call each now and then keeps a connection of the same age.
+    assert!(cause["evidence"].to_string().contains("carried all of theirs"), "{cause:#}");
+}
+
+#[test]
+fn a_way_that_forgets_idle_connections_in_silence() {
+    let Some((net, address)) = forgetting("2", "drop", LONG) else { return };
+    assert_forgets(&idle_long(&net, address), "in silence");
+}
+
+#[test]
+fn a_way_that_answers_what_it_forgot_by_a_reset() {
+    let Some((net, address)) = forgetting("2", "reject with tcp reset", LONG) else { return };
+    assert_forgets(&idle_long(&net, address), "by a reset");
+}
+
+/// A client sees that before it sends.
+#[test]
+fn a_server_that_closes_idle_connections_itself_is_healthy() {
+    let Some((net, address)) = forgetting("300", "drop", Duration::from_secs(2)) else { return };
+    let found = idle_long(&net, address);
+    assert_eq!((&found["verdict"], ids(&found).len()), (&"healthy".into(), 0), "{found:#}");
+    assert!(found["limits"].to_string().contains("the server closes idle connections after"), "{found:#}");
 }

@@ -298,11 +298,13 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
         Probe::Together(_) => "calls at once, on one connection and on several",
         Probe::Scattered(_) => "calls at random times",
         Probe::Behind(_) => Experiment::Behind.words(),
+        Probe::IdleSpans(_) => Experiment::IdleSpans.words(),
         Probe::IdleLimit(_) => "how long the server behind keeps an idle connection",
         Probe::Rate(..) => "how fast the answer comes, alone and beside another",
         Probe::Call(_) | Probe::SideBySide(_) => match about.unwrap_or(Experiment::Observe) {
             Experiment::Observe => "making the call, on new and kept connections",
             Experiment::Behind => Experiment::Behind.words(),
+            Experiment::IdleSpans => Experiment::IdleSpans.words(),
             Experiment::QuickAck => "acknowledging at once, in turns with as usual",
             Experiment::Dose => "acknowledging 8, 16, 24 and 32 ms late",
             Experiment::NoDelay | Experiment::Apart => "ways of writing the request",

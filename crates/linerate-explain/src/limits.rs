@@ -14,9 +14,12 @@ pub const CALLS_SCATTERED: usize = CALLS / 2;
 pub const CALLS_TIMED: usize = 9;
 /// Calls beyond these in a row, where calls on one connection are of two kinds.
 pub const CALLS_TURNS: usize = 19;
-/// Calls beyond these that ask a server behind a proxy for its idle limit: one, and two on each of twenty
-/// connections, three times.
-pub const CALLS_IDLE: usize = 121;
+/// Calls beyond these that ask a server behind a proxy for its idle limit: one, and two on each of 64
+/// connections in six rounds.
+pub const CALLS_IDLE: usize = 129;
+/// Time that a call on a connection which was idle may take. Reason: its request was sent again three times
+/// by then, unless the round trip takes half a second.
+pub const IDLE_PATIENCE: Duration = Duration::from_secs(3);
 /// The mean gap between calls at random times.
 pub const SCATTERED_GAP: Duration = Duration::from_millis(60);
 /// Share of our calls' time spent waiting for a processor from which on the machine counts as busy.

@@ -635,7 +635,7 @@ impl Planner {
 /// Whether a probe takes from the calls of a diagnosis. Those at random times, and those beside which the
 /// server's process is watched, are calls beyond all others.
 fn counts(probe: &Probe) -> bool {
-    probe.calls() > 0 && !matches!(probe, Probe::Scattered(_) | Probe::Behind(_))
+    probe.calls() > 0 && !matches!(probe, Probe::Scattered(_) | Probe::Behind(_) | Probe::IdleSpans(_))
 }
 
 /// A line that is too narrow drops what its queue has no room for, which tells senders its rate; and this

@@ -83,6 +83,8 @@ pub enum Experiment {
     IdleOrder,
     /// Calls while the connections of the server's process to servers behind it are watched.
     Behind,
+    /// Calls on connections that were idle for long.
+    IdleSpans,
 }
 
 impl Experiment {
@@ -122,6 +124,7 @@ impl Experiment {
             Experiment::Packed => "the answer compressed",
             Experiment::IdleOrder => "calls as the server behind closes idle connections",
             Experiment::Behind => "calls while the server's own connections are watched",
+            Experiment::IdleSpans => "calls on connections that were idle for long",
         }
     }
 
@@ -145,7 +148,8 @@ impl Experiment {
             | Experiment::Rate
             | Experiment::Part
             | Experiment::Packed
-            | Experiment::Behind => 0,
+            | Experiment::Behind
+            | Experiment::IdleSpans => 0,
             Experiment::Window => 200,
             Experiment::Turns => 220,
             Experiment::QuickAck => 10,
@@ -296,6 +300,15 @@ pub struct BehindProbe {
     pub time: Duration,
 }
 
+/// A connection that is left idle, so often for so long, with a call before and after each pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleSpan {
+    /// Without a call.
+    pub pause: Duration,
+    /// How often.
+    pub times: u8,
+}
+
 /// The next thing to be done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Probe {
@@ -325,6 +338,8 @@ pub enum Probe {
     IdleLimit(Duration),
     /// Make calls while the connections of the server's process are watched.
     Behind(BehindProbe),
+    /// Leave connections idle side by side, each in its own way.
+    IdleSpans(Vec<IdleSpan>),
 }
 
 /// Probes that are made one right after the other. An experiment's blocks are made in random order.
@@ -340,6 +355,7 @@ impl Probe {
             Probe::Together(t) => usize::from(t.calls) * usize::from(t.rounds) + usize::from(t.connections),
             Probe::Scattered(times) => times.len(),
             Probe::IdleLimit(_) => 1,
+            Probe::IdleSpans(spans) => spans.iter().map(|span| 1 + usize::from(span.times)).sum(),
             Probe::Behind(b) => usize::from(b.calls) + usize::from(b.beside.is_some()),
             _ => 0,
         }
@@ -406,6 +422,16 @@ pub struct OriginIdleLimit {
     pub watched: Duration,
 }
 
+/// A connection that was left idle.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IdleTrial {
+    /// How.
+    pub span: IdleSpan,
+    /// The call that opened it, and one after each pause; those behind one that failed are on other
+    /// connections.
+    pub calls: Vec<Call>,
+}
+
 /// The result of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observation {
@@ -433,4 +459,6 @@ pub enum Observation {
     IdleLimit(Box<OriginIdleLimit>),
     /// Of [`Probe::Behind`]; `None`: the process's sockets cannot be seen.
     Behind(Option<Box<UpstreamSeen>>),
+    /// Of [`Probe::IdleSpans`], in its order.
+    IdleSpans(Vec<IdleTrial>),
 }

@@ -9,8 +9,8 @@ use crate::evidence::Trial;
 use crate::late::LateSegments;
 use crate::limits;
 use crate::probe::{
-    BehindProbe, CallProbe, Connected, Experiment, HeldCall, Lane, NameServer, Observation, Probe, Resolved,
-    Writes,
+    BehindProbe, CallProbe, Connected, Experiment, HeldCall, IdleTrial, Lane, NameServer, Observation, Probe,
+    Resolved, Writes,
 };
 use crate::stats::median;
 use crate::times::CallPart;
@@ -180,7 +180,8 @@ impl Record {
                 Observation::Resolved(_)
                 | Observation::NameServers(_)
                 | Observation::Connected(_)
-                | Observation::IdleLimit(_) => {}
+                | Observation::IdleLimit(_)
+                | Observation::IdleSpans(_) => {}
             }
         }
     }
@@ -394,10 +395,19 @@ impl Record {
         self.settings.calls + more + streams + scattered + turns + idle + self.calls_behind()
     }
 
-    /// Calls made while the server's own connections were watched. They take nothing away from other
+    /// Connections that were left idle, step by step.
+    pub fn idle_steps(&self) -> impl Iterator<Item = &[IdleTrial]> {
+        self.entries.iter().filter_map(|entry| match entry {
+            (_, Observation::IdleSpans(trials)) => Some(trials.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// Calls made while the server's own connections were watched, or on connections that were idle. They take nothing away from other
     /// experiments: what is behind is asked of a server on this machine alone.
     fn calls_behind(&self) -> usize {
-        self.behind().map(|(probe, _)| Probe::Behind(*probe).calls()).sum()
+        let idle: usize = self.idle_steps().flatten().map(|trial| 1 + usize::from(trial.span.times)).sum();
+        idle + self.behind().map(|(probe, _)| Probe::Behind(*probe).calls()).sum::<usize>()
     }
 
     /// Calls made while the server's own connections were watched, with what was seen.

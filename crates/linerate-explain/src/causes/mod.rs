@@ -26,6 +26,7 @@ pub(crate) mod h2_head_of_line;
 pub(crate) mod h2_stream_limit;
 pub(crate) mod head_of_line;
 pub(crate) mod held;
+pub(crate) mod idle_forgotten;
 pub(crate) mod idle_limit_order;
 pub(crate) mod idle_restart;
 pub(crate) mod in_the_process;
@@ -77,7 +78,7 @@ pub use server_nagle::CAUSE as SERVER_NAGLE;
 pub(crate) use time_wait::seen_in_packets;
 
 /// All that experiments can prove, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 61] = [
+pub static ALL: [&Cause; 62] = [
     &stopped::CAUSE,
     &ports_exhausted::CAUSE,
     &name_lookup::TIMEOUT,
@@ -139,6 +140,7 @@ pub static ALL: [&Cause; 61] = [
     &upstream_pool::CAUSE,
     &upstream_wait::CAUSE,
     &server_think::CAUSE,
+    &idle_forgotten::CAUSE,
 ];
 
 /// Those that packets alone show.

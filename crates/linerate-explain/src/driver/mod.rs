@@ -344,7 +344,8 @@ impl Film {
             Observation::Resolved(_)
             | Observation::NameServers(_)
             | Observation::Connected(_)
-            | Observation::IdleLimit(_) => {}
+            | Observation::IdleLimit(_)
+            | Observation::IdleSpans(_) => {}
         }
     }
 
@@ -436,6 +437,7 @@ impl Hands<'_> {
             Probe::Together(together) => Observation::Together(self.together(together)?),
             Probe::Scattered(times) => Observation::Scattered(self.scattered(times)?),
             Probe::IdleLimit(time) => Observation::IdleLimit(Box::new(self.idle_limit(*time)?)),
+            Probe::IdleSpans(spans) => Observation::IdleSpans(self.idle_spans(spans)?),
             Probe::Behind(probe) => Observation::Behind(self.behind(*probe)?.map(Box::new)),
         })
     }

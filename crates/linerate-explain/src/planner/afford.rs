@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::call::Call;
-use crate::limits::{FAMILY_TIME, MARGIN, NAME_SERVER_TIME};
+use crate::limits::{FAMILY_TIME, IDLE_PATIENCE, MARGIN, NAME_SERVER_TIME};
 use crate::probe::{Block, CallProbe, Experiment, Lane, Probe, Variation};
 use crate::record::Record;
 
@@ -19,6 +19,7 @@ pub(super) fn experiments(probe: &Probe) -> Vec<Experiment> {
         Probe::Rate(..) => vec![Experiment::Rate],
         Probe::IdleLimit(_) => vec![Experiment::IdleOrder],
         Probe::Behind(_) => vec![Experiment::Behind],
+        Probe::IdleSpans(_) => vec![Experiment::IdleSpans],
         Probe::SideBySide(lanes) => lanes.iter().flatten().map(|c| c.experiment).take(1).collect(),
         _ => Vec::new(),
     }
@@ -96,6 +97,10 @@ impl Costs {
             Probe::Connect(_) => self.connect,
             Probe::IdleLimit(time) => time.as_secs_f64() + self.fresh,
             Probe::Behind(behind) => behind.time.as_secs_f64(),
+            Probe::IdleSpans(spans) => {
+                let longest = spans.iter().map(|s| s.pause.as_secs_f64() * f64::from(s.times));
+                longest.fold(0.0, f64::max) + IDLE_PATIENCE.as_secs_f64()
+            }
         }
     }
 }

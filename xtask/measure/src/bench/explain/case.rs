@@ -25,6 +25,8 @@ pub(crate) struct Case {
     pub(crate) client_sysctls: &'static [(&'static str, &'static str)],
     /// The queueing discipline of the client's interface, as `tc` takes it; empty: the usual one.
     pub(crate) client_qdisc: &'static str,
+    /// Rules of the server's side, each as nft takes it.
+    pub(crate) server_rules: &'static [&'static str],
     /// Kernel settings of the server's side.
     pub(crate) server_sysctls: &'static [(&'static str, &'static str)],
     /// Path of the request.
@@ -107,6 +109,7 @@ pub(crate) const PLAIN: Case = Case {
     beside: &[],
     client_sysctls: &[],
     client_qdisc: "",
+    server_rules: &[],
     server_sysctls: &[],
     path: "/",
     flags: &[],
@@ -205,7 +208,7 @@ pub(crate) const NAMES: CaseNameServer =
     CaseNameServer { delay_ms: 0, v6: false, dead_first: false, dead_before: false, mute_v6: false };
 
 /// Causes on the path: naming one of them is a false alarm if only the server takes time.
-pub(crate) const ON_THE_WAY: [&str; 32] = [
+pub(crate) const ON_THE_WAY: [&str; 33] = [
     "server-nagle-delayed-ack",
     "client-nagle-delayed-ack",
     "tiny-writes",
@@ -225,6 +228,7 @@ pub(crate) const ON_THE_WAY: [&str; 32] = [
     "bufferbloat",
     "ports-exhausted",
     "keep-alive-race",
+    "idle-forgotten",
     "h2-flow-control",
     "h2-head-of-line",
     "time-wait-collision",

@@ -63,6 +63,11 @@ impl CaseStage {
             tc.args(["qdisc", "replace", "dev", INTERFACE, "root"]).args(case.client_qdisc.split(' '));
             net.client().output(tc).context("tc")?;
         }
+        for rule in case.server_rules {
+            let mut nft = net.server().command("nft");
+            nft.arg(rule);
+            net.server().output(nft).context("nft")?;
+        }
         for (name, value) in case.server_sysctls {
             net.server().sysctl(name, value)?;
         }

@@ -18,6 +18,14 @@ pub(super) static CASES: &[Case] = &[
     Case { name: "healthy-node", alike: true, server: CaseServer::Node("plain"), ..PLAIN },
     Case { name: "healthy-go", alike: true, server: CaseServer::Go, ..PLAIN },
     Case { name: "healthy-nginx", alike: true, server: CaseServer::Nginx(ANSWER), ..PLAIN },
+    Case {
+        name: "closes-when-idle",
+        alike: true,
+        server: CaseServer::Linerate(&["--idle-timeout", "2s"]),
+        flags: super::connection::IDLE_LONG,
+        never: &["idle-forgotten", "keep-alive-race"],
+        ..PLAIN
+    },
     Case { name: "healthy-body", alike: true, path: "/bytes/8000", ..PLAIN },
     Case {
         name: "healthy-post",

@@ -7,6 +7,24 @@ use crate::bench::explain::case::{
 /// An upload, which `explain` repeats only when told that it may.
 const UPLOAD: &[&str] = &["-X", "POST", "--repeat-unsafe", "--body", "@BODY"];
 
+/// Time to look at connections that are idle for long.
+pub(super) const IDLE_LONG: &[&str] = &["--budget", "60s"];
+/// A way that keeps a table of connections, and what it does with packets of others: drops or resets.
+const FORGETS: [&[&str]; 2] = [
+    &["add table inet way", WAY_IN, "add rule inet way in ct state invalid drop"],
+    &[
+        "add table inet way",
+        WAY_IN,
+        "add rule inet way in meta l4proto tcp ct state invalid reject with tcp reset",
+    ],
+];
+const WAY_IN: &str = "add chain inet way in {type filter hook input priority 0;}";
+/// What was idle for two seconds is no longer in it, and does not come into it again by its next packet.
+const FORGETS_SOON: &[(&str, &str)] = &[
+    ("net/netfilter/nf_conntrack_tcp_loose", "0"),
+    ("net/netfilter/nf_conntrack_tcp_timeout_established", "2"),
+];
+
 pub(super) static CASES: &[Case] = &[
     // Each way up to so much more, in order.
     Case {
@@ -269,6 +287,22 @@ pub(super) static CASES: &[Case] = &[
         rtts: &[40],
         server: CaseServer::Linerate(&["--misbehave", "idle-close=30"]),
         fixed: Fixed::Server(CaseServer::Linerate(&[])),
+        ..PLAIN
+    },
+    Case {
+        name: "forgotten-in-silence",
+        truth: "idle-forgotten",
+        server_rules: FORGETS[0],
+        server_sysctls: FORGETS_SOON,
+        flags: IDLE_LONG,
+        ..PLAIN
+    },
+    Case {
+        name: "forgotten-and-reset",
+        truth: "idle-forgotten",
+        server_rules: FORGETS[1],
+        server_sysctls: FORGETS_SOON,
+        flags: IDLE_LONG,
         ..PLAIN
     },
     Case {
