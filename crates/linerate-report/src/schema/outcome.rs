@@ -286,7 +286,7 @@ pub struct Requests {
     /// Of these, those that were due before the agent that was to send them joined.
     #[serde(default)]
     pub unsent_missed: u64,
-    /// Of those that are answered or failed, those whose step expects something of the response.
+    /// Of those that are answered or failed, those whose step or request expects something of the response.
     #[serde(default)]
     pub expecting: u64,
     /// Of these, those whose response was good.
