@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::call::{Call, CallStage, Failure, Why, ms};
-use crate::causes::{self, bandwidth, idle_limit_order, local_drops, packet_loss, stopped};
+use crate::causes::{self, bandwidth, idle_forgotten, idle_limit_order, local_drops, packet_loss, stopped};
 use crate::diagnosis::{Diagnosis, Machine, RuledOut, TlsSeen, Whole};
 use crate::evidence::Proof;
 use crate::late::LateSegments;
@@ -604,7 +604,7 @@ impl Planner {
         if let Some(slow) = slow.or_else(|| steady::at_random(record).filter(|slow| slow.often && !hidden)) {
             return Some(format!("{}, and no cause was found for it", slow.words));
         }
-        if let Some(words) = idle_limit_order::unseen(record) {
+        if let Some(words) = idle_limit_order::unseen(record).or_else(|| idle_forgotten::unseen(record)) {
             return Some(words);
         }
         let contended = record.is_contended();

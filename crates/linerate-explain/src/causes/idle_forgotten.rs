@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use crate::call::{Call, CallStage, Why, ms};
-use crate::evidence::Grounds;
+use crate::evidence::{Grounds, Proof};
 use crate::limits::MARGIN;
 use crate::parts::{CausePage, FaultPlace, Forecast, PictureStep, RuleFix, ServerChange, fix};
 use crate::probe::{Block, IdleSpan, IdleTrial, Probe};
@@ -102,6 +102,9 @@ const MOST_OFTEN: f64 = 20.0;
 const QUICK_MS: f64 = 1_000.0;
 /// Share of the time until which all must have ended.
 const UNTIL: f64 = 0.95;
+/// Lost pauses before the server's own limit lie so far apart, as a share of the shortest, if the way forgets. Reason: a
+/// request meets the moment at which the server closes only near its limit.
+const APART: f64 = 0.25;
 /// How likely chance may be to have done it.
 const CHANCE: f64 = 0.01;
 
@@ -133,7 +136,8 @@ fn fate(call: &Call) -> Option<IdleFate> {
     let waits = matches!(failure.stage, CallStage::Send | CallStage::Wait);
     match failure.why {
         Why::Reset if waits => Some(IdleFate::Reset),
-        Why::TimedOut if waits && call.facts.bytes_acked == 0 => Some(IdleFate::Silent),
+        // The server's own limit may end the wait: its FIN comes through where our request did not.
+        Why::TimedOut | Why::ClosedEarly if waits && call.facts.bytes_acked == 0 => Some(IdleFate::Silent),
         _ => None,
     }
 }
@@ -204,34 +208,65 @@ fn judge(record: &Record) -> Judgement {
             say(ms(kept))
         ));
     };
-    let long: Vec<IdleFate> = all.iter().filter(|(idle, _)| *idle >= gone).map(|(_, fate)| *fate).collect();
-    let count = |is: IdleFate| long.iter().filter(|fate| **fate == is).count();
-    let (silent, reset, closed) = (count(IdleFate::Silent), count(IdleFate::Reset), count(IdleFate::Closed));
-    let between = format!("after {} to {}", say(ms(kept)), say(ms(gone)));
-    let lost = silent + reset;
-    if lost == 0 {
+    let (lost, long) = (lost_from(&all, gone), all.iter().filter(|(idle, _)| *idle >= gone).count());
+    if lost.is_empty() {
         return Judgement::Open(format!(
-            "a note and no cause: the server closes idle connections {between} (FIN, or a reset), which a client sees before it sends"
-        ));
-    }
-    if lost < long.len() {
-        return Judgement::Open(format!(
-            "unclear: of {} calls after a pause of {} or more {lost} were lost, and {closed} found the connection closed by the server: a request that \
-             meets the server's own limit looks the same (keep-alive-race)",
-            long.len(),
+            "a note and no cause: the server closes idle connections after {} to {} (FIN, or a reset), which a client sees before it sends",
+            say(ms(kept)),
             say(ms(gone))
         ));
     }
-    named(record, &all, (kept, gone), (silent, reset))
+    if let Some(words) = unclear(&all) {
+        return Judgement::Open(words);
+    }
+    let verdict = named(record, &all, (kept, gone), &lost);
+    Judgement::Named(Box::new(match lost.len() == long {
+        true => verdict,
+        false => verdict
+            .at_most(Proof::Likely)
+            .saying("after longer pauses the server has closed the connection itself"),
+    }))
+}
+
+/// What became of the calls that were lost after this pause or a longer one.
+fn lost_from(all: &[IdlePause], gone: Duration) -> Vec<IdleFate> {
+    all.iter().filter(|(idle, fate)| *idle >= gone && fate.is_lost()).map(|(_, fate)| *fate).collect()
+}
+
+/// Calls were lost, and who did it cannot be told: the server's own limit is near.
+pub(crate) fn unseen(record: &Record) -> Option<String> {
+    unclear(&record.idle_steps().flatten().flat_map(pauses).collect::<Vec<_>>())
+}
+
+fn unclear(all: &[IdlePause]) -> Option<String> {
+    let gone = limit(all).1?;
+    let (lost, long) = (lost_from(all, gone).len(), all.iter().filter(|(idle, _)| *idle >= gone).count());
+    if lost == 0 || lost == long {
+        return None;
+    }
+    let closed = all.iter().filter(|(idle, fate)| *idle >= gone && !fate.is_lost()).map(|(idle, _)| *idle);
+    let first = closed.min().unwrap_or(Duration::MAX);
+    let pauses = all.iter().filter(|(_, fate)| fate.is_lost()).map(|(idle, _)| *idle);
+    let longest = pauses.max().unwrap_or_default();
+    if longest < first && longest >= gone.mul_f64(1.0 + APART) {
+        return None;
+    }
+    Some(format!(
+        "of {long} calls after a pause of {} or more {lost} were lost, and the others found the connection open, or closed by the server: a request \
+         that meets the server's own limit looks the same (keep-alive-race)",
+        say(ms(gone))
+    ))
 }
 
 fn named(
     record: &Record,
     all: &[IdlePause],
     (kept, gone): (Duration, Duration),
-    (silent, reset): (usize, usize),
-) -> Judgement {
-    let (lost, short) = (silent + reset, all.iter().filter(|(idle, _)| *idle < gone).count());
+    lost: &[IdleFate],
+) -> Verdict {
+    let silent = lost.iter().filter(|fate| **fate == IdleFate::Silent).count();
+    let (reset, lost) = (lost.len() - silent, lost.len());
+    let short = all.iter().filter(|(idle, _)| *idle < gone).count();
     let how = match (silent, reset) {
         (_, 0) => "none of their requests was acknowledged".to_owned(),
         (0, _) => "each request was answered by a reset".to_owned(),
@@ -267,22 +302,20 @@ fn named(
     let whole = old.filter(|t| {
         pauses(t).filter(|(_, fate)| *fate == IdleFate::Alive).count() == usize::from(t.span.times)
     });
-    let verdict = match whole.map(|t| t.span).collect::<Vec<_>>().as_slice() {
+    match whole.map(|t| t.span).collect::<Vec<_>>().as_slice() {
         [] => verdict,
         kept @ [first, ..] => verdict.saying(format!(
             "{} connections as old as these, with a call each {}, carried all of theirs: calls or keepalive probes more often than the limit take it away",
             kept.len(),
             say(ms(first.pause))
         )),
-    };
-    Judgement::Named(Box::new(verdict))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::call::{Failure, ProbeResponse};
-    use crate::evidence::Proof;
     use crate::probe::{CallProbe, Experiment, Lane, Observation};
     use crate::record::Settings;
 
@@ -378,6 +411,28 @@ mod tests {
             _ => IdleFate::Closed,
         });
         assert!(matches!(judge(&race), Judgement::Open(words) if words.contains("keep-alive-race")));
+        assert!(unseen(&race).is_some() && unseen(&record).is_none(), "a lost call is not healthy");
+    }
+
+    /// The way drops what the client sends from 1 s on, and the server's FIN at 2 s comes through.
+    #[test]
+    fn a_way_that_forgets_before_the_server_closes_is_likely() {
+        let (record, _) = recorded(60, |pause| match pause.as_millis() {
+            0..1_000 => IdleFate::Alive,
+            1_000..2_000 => IdleFate::Silent,
+            _ => IdleFate::Closed,
+        });
+        let Judgement::Named(verdict) = judge(&record) else { unreachable!("{:?}", judge(&record)) };
+        assert_eq!((verdict.proof(), unseen(&record)), (Proof::Likely, None));
+        let ends = |why, acked| {
+            let mut call = call(IdleFate::Silent, 0);
+            let words = "lost".to_owned();
+            call.end = Some(Err(Failure { stage: CallStage::Wait, why, words }));
+            call.facts.bytes_acked = acked;
+            fate(&call)
+        };
+        assert_eq!(ends(Why::ClosedEarly, 0), Some(IdleFate::Silent));
+        assert_eq!(ends(Why::ClosedEarly, 90), None, "the server had the request");
     }
 
     #[test]
