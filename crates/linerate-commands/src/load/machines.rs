@@ -113,11 +113,12 @@ pub(super) fn run(
     let mut collected = collected.map_err(fault)?;
     if shown.aborted.is_some() && !interrupt.asked() {
         collected.outcome.interrupted = false;
-        collected.outcome.aborted = shown.aborted;
+        collected.outcome.aborted = shown.aborted.take();
     }
     let Watched { server, logged, unwritten } = beside?.finish(&mut collected);
     drop(serving);
     let machines = machines(&collected);
+    shown.end(machines.complete);
     let length = Summary::length(args.summary);
     let shares = shares(&collected);
     let beside = ReportExtras::Machines(&machines, &shares);
@@ -185,6 +186,13 @@ impl ScreenRun {
             display.show(&snapshot, is_ending);
         }
         self.aborted.is_some() && !was_aborted
+    }
+
+    /// The run is over. A broker that is back only now has brought all reports at once, between two looks.
+    fn end(&mut self, complete: bool) {
+        if complete && self.reports == Reports::CutOff {
+            let _ = writeln!(stderr(), "{BACK}");
+        }
     }
 
     fn clear(&mut self) {
