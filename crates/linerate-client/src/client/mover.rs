@@ -241,8 +241,12 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
         u32::try_from(self.calls.in_flight()).unwrap_or(u32::MAX)
     }
 
-    /// How long responses may collect before the next turn, if they may.
+    /// How long responses may collect before the next turn, if they may. Streams share a connection, and their
+    /// responses come together as it is.
     pub(super) fn collects(&mut self) -> Option<Duration> {
+        if self.calls.on_streams() != Some(false) {
+            return None;
+        }
         let in_flight = self.in_flight();
         let transport = self.calls.transport();
         // It has something to do by itself.

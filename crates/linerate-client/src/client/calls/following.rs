@@ -16,7 +16,7 @@ use crate::{Loss, PooledConnection};
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// Whether requests have streams of their own on the way that calls take.
-    pub(super) fn on_streams(&self) -> Option<bool> {
+    pub(in crate::client) fn on_streams(&self) -> Option<bool> {
         if self.second_way.is_used { Some(true) } else { self.streams }
     }
 
