@@ -217,13 +217,12 @@ struct Driver<T: Transport, C: Conversation<Reading = CallReading>> {
 
 /// What a client's task does after a round.
 enum AfterRound {
-    /// There may be more.
+    /// There may be more, or responses collect first.
     Again,
     /// Nothing was found.
     Waits,
     /// Callers hand new calls over, which leave before responses collect.
     OthersTurn,
-    Collects,
 }
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Driver<T, C> {
@@ -237,7 +236,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Driver<T, C> {
         let forced = mover.begin(cx)? | forced | is_turn_due(mover.calls.transport());
         if let Some(time) = collect.take() {
             turns.collect(time)?;
-            return Ok(AfterRound::Collects);
+            return Ok(AfterRound::Again);
         }
         let found = turns.turn(cx, mover.calls.transport(), forced, &mut mover.events)?;
         mover.end();
@@ -260,12 +259,13 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Future for Driver<T, 
         let span = this.mover.span.clone();
         let _entered = span.enter();
         let mut forced = false;
-        // Without its transport nothing can be done: the callers get an error.
-        let Ok(collects) = this.turns.collects(cx) else { return Poll::Ready(()) };
-        if collects {
-            return Poll::Pending;
-        }
         for _ in 0..ROUNDS {
+            match this.turns.collects(cx) {
+                Ok(false) => {}
+                Ok(true) => return Poll::Pending,
+                // Without its transport nothing can be done: the callers get an error.
+                Err(_) => return Poll::Ready(()),
+            }
             if !this.mover.is_wanted() {
                 return Poll::Ready(());
             }
@@ -273,11 +273,6 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Future for Driver<T, 
                 Ok(AfterRound::Again) => continue,
                 Ok(AfterRound::Waits) => {}
                 Ok(AfterRound::OthersTurn) => break,
-                Ok(AfterRound::Collects) => match this.turns.collects(cx) {
-                    Ok(true) => return Poll::Pending,
-                    Ok(false) => continue,
-                    Err(_) => return Poll::Ready(()),
-                },
                 Err(_) => return Poll::Ready(()),
             }
             let now = this.mover.calls.transport().now();
