@@ -154,6 +154,10 @@ fn pauses(trial: &IdleTrial) -> impl Iterator<Item = IdlePause> {
     })
 }
 
+fn all_pauses(record: &Record) -> Vec<IdlePause> {
+    record.idle_steps().flatten().flat_map(pauses).collect()
+}
+
 /// The longest pause that did no harm among those shorter than any that did, and the shortest one that did.
 fn limit(all: &[IdlePause]) -> (Duration, Option<Duration>) {
     let gone = all.iter().filter(|(_, fate)| *fate != IdleFate::Alive).map(|(idle, _)| *idle).min();
@@ -196,7 +200,7 @@ fn wants(record: &Record) -> Vec<Block> {
 }
 
 fn judge(record: &Record) -> Judgement {
-    let all: Vec<IdlePause> = record.idle_steps().flatten().flat_map(pauses).collect();
+    let all = all_pauses(record);
     if all.is_empty() {
         return Judgement::Silent;
     }
@@ -235,7 +239,7 @@ fn lost_from(all: &[IdlePause], gone: Duration) -> Vec<IdleFate> {
 
 /// Calls were lost, and who did it cannot be told: the server's own limit is near.
 pub(crate) fn unseen(record: &Record) -> Option<String> {
-    unclear(&record.idle_steps().flatten().flat_map(pauses).collect::<Vec<_>>())
+    unclear(&all_pauses(record))
 }
 
 fn unclear(all: &[IdlePause]) -> Option<String> {
@@ -380,7 +384,7 @@ mod tests {
                 assert!(made.len() >= steps, "{made:?}");
                 let says = verdict.evidence().join("; ");
                 assert!(says.contains("carried all of theirs"), "{says}");
-                let all: Vec<IdlePause> = record.idle_steps().flatten().flat_map(pauses).collect();
+                let all = all_pauses(&record);
                 let (kept, gone) = (limit_of(&all).0.as_secs_f64(), limit_of(&all).1.as_secs_f64());
                 assert!(
                     kept < limit as f64 && gone >= limit as f64 && gone - kept < 0.2 * gone,
