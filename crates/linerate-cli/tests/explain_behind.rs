@@ -264,14 +264,15 @@ fn connections_behind_are_counted_for_each_call() {
     );
 }
 
-/// A server in that namespace that answers each request on a connection.
-fn far_away(place: &Namespace) -> SocketAddr {
+/// A server in that namespace that answers each request on a connection, and closes one that is idle for so long.
+fn far_away(place: &Namespace, closes: Option<Duration>) -> SocketAddr {
     let listener = place.run(|| TcpListener::bind((place.ip(), 0))).unwrap().unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             std::thread::spawn(move || {
                 let mut buffer = [0; 4096];
+                stream.set_read_timeout(closes).unwrap();
                 while let Ok(1..) = stream.read(&mut buffer) {
                     if stream.write_all(common::HELLO.as_bytes()).is_err() {
                         return;
@@ -290,7 +291,7 @@ fn a_proxy_that_connects_for_each_call_costs_a_round_trip() {
         return skip(need::NAMESPACES, why);
     }
     let net = NetBox::builder().delay(Duration::from_millis(10)).start().unwrap();
-    let behind = far_away(net.server());
+    let behind = far_away(net.server(), None);
     let found = |start: fn(SocketAddr) -> Option<proxies::Proxy>| {
         net.client().run(|| start(behind).map(|proxy| watched(proxy.address))).unwrap()
     };
@@ -309,7 +310,7 @@ fn a_proxy_that_connects_for_each_call_costs_a_round_trip() {
 
 /// A way that forgets connections which are idle for so many seconds, and what it then does to packets; the
 /// server behind it closes them after that time. `None`: it cannot be made here.
-fn forgetting(seconds: &str, then: &str, closes: Duration) -> Option<(NetBox, SocketAddr)> {
+fn forgetting(seconds: &str, then: &str, closes: Option<Duration>) -> Option<(NetBox, SocketAddr)> {
     if let Some(why) = NetBox::unavailable() {
         skip(need::NAMESPACES, why);
         return None;
@@ -320,21 +321,7 @@ fn forgetting(seconds: &str, then: &str, closes: Duration) -> Option<(NetBox, So
     }
     let net = NetBox::builder().start().unwrap();
     let place = net.server();
-    let listener = place.run(|| TcpListener::bind((place.ip(), 0))).unwrap().unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                let mut buffer = [0; 4096];
-                stream.set_read_timeout(Some(closes)).unwrap();
-                while let Ok(1..) = stream.read(&mut buffer) {
-                    if stream.write_all(common::HELLO.as_bytes()).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
+    let address = far_away(place, closes);
     for rule in [
         "add table inet way",
         "add chain inet way in {type filter hook input priority 0;}",
@@ -348,8 +335,6 @@ fn forgetting(seconds: &str, then: &str, closes: Duration) -> Option<(NetBox, So
     place.sysctl("net/netfilter/nf_conntrack_tcp_timeout_established", seconds).unwrap();
     Some((net, address))
 }
-
-const LONG: Duration = Duration::from_secs(600);
 
 fn idle_long(net: &NetBox, address: SocketAddr) -> Value {
     net.client().run(|| explained_with(address, &["--budget", "60s"])).unwrap()
@@ -366,20 +351,20 @@ fn assert_forgets(found: &Value, how: &str) {
 
 #[test]
 fn a_way_that_forgets_idle_connections_in_silence() {
-    let Some((net, address)) = forgetting("2", "drop", LONG) else { return };
+    let Some((net, address)) = forgetting("2", "drop", None) else { return };
     assert_forgets(&idle_long(&net, address), "in silence");
 }
 
 #[test]
 fn a_way_that_answers_what_it_forgot_by_a_reset() {
-    let Some((net, address)) = forgetting("2", "reject with tcp reset", LONG) else { return };
+    let Some((net, address)) = forgetting("2", "reject with tcp reset", None) else { return };
     assert_forgets(&idle_long(&net, address), "by a reset");
 }
 
 /// A client sees that before it sends.
 #[test]
 fn a_server_that_closes_idle_connections_itself_is_healthy() {
-    let Some((net, address)) = forgetting("300", "drop", Duration::from_secs(2)) else { return };
+    let Some((net, address)) = forgetting("300", "drop", Some(Duration::from_secs(2))) else { return };
     let found = idle_long(&net, address);
     assert_eq!((&found["verdict"], ids(&found).len()), (&"healthy".into(), 0), "{found:#}");
     assert!(found["limits"].to_string().contains("the server closes idle connections after"), "{found:#}");
