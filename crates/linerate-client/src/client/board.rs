@@ -2,7 +2,7 @@
 //! is held for moments only, never while bytes are read or written.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::Waker;
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -67,6 +67,8 @@ pub(super) struct Board {
     commands: Vec<Command>,
     /// The driver, while it sleeps.
     driver: Option<Waker>,
+    /// The driver is to look, though nobody wants anything of it.
+    poked: bool,
     /// No client is left: the driver ends.
     pub(super) abandoned: bool,
     /// The driver has ended.
@@ -150,6 +152,17 @@ impl Board {
     }
 }
 
+/// The driver is to look at the limit that it shares with others.
+impl Wake for SharedBoard {
+    fn wake(self: Arc<Self>) {
+        let mut board = self.lock();
+        board.poked = true;
+        let driver = board.driver.take();
+        drop(board);
+        driver.into_iter().for_each(Waker::wake);
+    }
+}
+
 /// The board, and the places on it.
 pub(super) struct SharedBoard {
     board: Mutex<Board>,
@@ -165,6 +178,7 @@ impl SharedBoard {
             groups: Vec::new(),
             commands: Vec::new(),
             driver: None,
+            poked: false,
             abandoned: false,
             ended: false,
             statistics: Statistics::default(),
@@ -373,7 +387,7 @@ impl SharedBoard {
     pub(super) fn sleep(&self, waker: &Waker, publish: impl FnOnce(&mut Statistics)) -> bool {
         let mut board = self.lock();
         publish(&mut board.statistics);
-        let may = board.commands.is_empty() && !board.abandoned;
+        let may = board.commands.is_empty() && !board.abandoned && !std::mem::take(&mut board.poked);
         board.driver = may.then(|| waker.clone());
         may
     }

@@ -12,6 +12,7 @@ use linerate_net::{Transport, TransportLimits};
 use super::Client;
 use super::beside::Beside;
 use super::board::SharedBoard;
+use super::connection_limit::ConnectionLimit;
 use super::error::Error;
 use super::inner::Inner;
 use super::limits::{DEPTH, H2_CONNECTIONS, MOST_H2_CONNECTIONS, MOST_PIPES, MOST_STREAMS, PIPES, UNIX_PATH};
@@ -219,6 +220,12 @@ impl Builder {
     /// and networks, with commas between. `*` is all of them. It takes the place of that variable.
     pub fn no_proxy_for(mut self, hosts: &str) -> Builder {
         self.proxy.excepted = Some(hosts.to_owned());
+        self
+    }
+
+    /// Its connections count within a limit for several clients.
+    pub(super) fn within(mut self, limit: Option<Arc<ConnectionLimit>>) -> Builder {
+        self.options.limit = limit;
         self
     }
 

@@ -46,6 +46,7 @@ mod call;
 mod calls;
 mod cell;
 mod connection;
+mod connection_limit;
 mod counted;
 mod driver;
 #[cfg(feature = "quic")]

@@ -109,7 +109,8 @@ pub(super) struct Mover<T: Transport, C: Conversation<Reading = CallReading>> {
 }
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
-    pub(super) fn new(shared: Arc<SharedBoard>, calls: Calls<T, C>, target: Target) -> Self {
+    pub(super) fn new(shared: Arc<SharedBoard>, mut calls: Calls<T, C>, target: Target) -> Self {
+        calls.share_limit(&shared);
         Mover {
             shared,
             span: debug_span!(parent: None, "linerate_client", server = %target.shown()),

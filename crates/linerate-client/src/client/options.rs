@@ -9,6 +9,7 @@ use linerate_http::client::StreamFieldCoding;
 use linerate_http::h3::QPACK;
 use linerate_net::ConnectOptions;
 
+use super::connection_limit::ConnectionLimit;
 use super::limits::{
     CALLS_QUEUED, CONNECT_ATTEMPTS, CONNECT_TIME, DISCARDED_BODY, FEW_PIPES, FIRST_BYTE_TIME, IDLE_TIME,
     LARGEST_BODY, LARGEST_HEAD, RESPONSE_TIME,
@@ -118,6 +119,8 @@ pub struct CallOptions {
     pub connection_info: bool,
     /// Requests go to an `https` server.
     pub secure: bool,
+    /// The limit that its connections share with those of other clients.
+    pub(super) limit: Option<Arc<ConnectionLimit>>,
     /// Alternatives on other hosts than the server's do not count: the program said where connections go.
     pub(super) own_host_only: bool,
     /// The profile by which a layer of the transport treats the connections.
@@ -179,6 +182,7 @@ impl Default for CallOptions {
             timings: false,
             connection_info: false,
             secure: false,
+            limit: None,
             own_host_only: false,
             profile: linerate_net::Profile::default(),
             seed: 0,

@@ -63,6 +63,11 @@ impl<C: Conversation, X> PooledConnection<C, X> {
         free.min(self.budget).min(self.conversation.room_for(body))
     }
 
+    /// It carries no more than what is in flight, and then retires.
+    pub fn take_no_more(&mut self) {
+        self.budget = 0;
+    }
+
     /// It takes nothing now, and will: it is about to be established, or others of its requests are in flight.
     pub fn waits(&self) -> bool {
         let is_open = self.budget > 0 && !self.conversation.is_leaving();

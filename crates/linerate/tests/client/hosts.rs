@@ -61,6 +61,56 @@ async fn an_origin_that_is_in_use_keeps_its_place() {
     assert_eq!(hosts.open_origins(), 1);
 }
 
+/// Requests that servers of several origins are at work on at once, each for 10 ms.
+#[derive(Clone, Default)]
+struct AtWork(Arc<AtomicUsize>, Arc<AtomicUsize>);
+
+impl AtWork {
+    fn server(&self) -> Server {
+        let AtWork(now, most) = self.clone();
+        Server::start(move |request| {
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(10));
+            now.fetch_sub(1, Ordering::SeqCst);
+            ok(request.path())
+        })
+    }
+
+    fn most(&self) -> usize {
+        self.1.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn a_limit_in_all_is_shared_by_origins() {
+    let at_work = AtWork::default();
+    let servers = [at_work.server(), at_work.server(), at_work.server()];
+    let hosts = Hosts::builder().connections(4).each(|client| client.pipes(4)).build().unwrap();
+    let calls = (0..90).map(|n| hosts.get(&format!("{}/{n}", servers[n % 3].url())));
+    for (n, response) in futures_util::future::join_all(calls).await.into_iter().enumerate() {
+        assert_eq!(response.unwrap().body(), format!("/{n}").as_bytes());
+    }
+    assert!((2..=4).contains(&at_work.most()), "{}", at_work.most());
+}
+
+#[tokio::test]
+async fn an_origin_with_all_connections_gives_some_up() {
+    let at_work = AtWork::default();
+    let (busy, other) = (at_work.server(), at_work.server());
+    let hosts = Hosts::builder().connections(4).each(|client| client.pipes(4).depth(4)).build().unwrap();
+    let all = tokio::spawn(futures_util::future::join_all(
+        (0..400).map(|n| hosts.get(&format!("{}/{n}", busy.url()))),
+    ));
+    while busy.requests().len() < 40 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(hosts.get(&format!("{}/b", other.url())).await.unwrap().body(), "/b");
+    assert!(!all.is_finished(), "the other origin waited for all of them");
+    assert!(all.await.unwrap().into_iter().all(|response| response.is_ok()));
+    assert!(at_work.most() <= 4, "{}", at_work.most());
+    assert!(Hosts::builder().connections(0).build().is_err());
+}
+
 /// What a program does when the client of an origin is made holds no other call up: it may use the client itself.
 #[tokio::test]
 async fn a_client_of_an_origin_is_made_beside_the_others() {

@@ -359,9 +359,14 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.has_waiting() && self.pool.opening.has_room() && self.missing_pipes() > 0
     }
 
-    /// Pipes that may be opened beside those that are there. Before the first has agreed on a protocol it is the only
-    /// one; of HTTP/2 one serves many requests.
+    /// Pipes that may be opened beside those that are there.
     fn missing_pipes(&self) -> u32 {
+        if self.is_limited() { 0 } else { self.missing_by_pace() }
+    }
+
+    /// Pipes that are worth opening beside those that are there, whatever other clients have. Before the first has agreed
+    /// on a protocol it is the only one; of HTTP/2 one serves many requests.
+    pub(super) fn missing_by_pace(&self) -> u32 {
         let streams = self.on_streams();
         let most = match streams {
             None => 1,
@@ -412,6 +417,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     pub(super) fn open_one(&mut self, now: Time) -> bool {
+        if !self.takes_another() {
+            return false;
+        }
         let attempt = self.next_attempt();
         let options = self.options.connecting();
         match self.transport.connect(attempt.to, &options) {

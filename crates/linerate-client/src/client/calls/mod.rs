@@ -7,6 +7,7 @@
 //! * `growth`: how many pipes the pace of responses is worth.
 //! * `reaching`: which address it is opened to.
 //! * `second_way`: which alternative that the server announced has its turn, and `following`: connections to it.
+//! * `sharing`: the limit for the connections of several clients.
 //! * `response`: which response belongs to which call.
 //! * `streaming`: bodies that come and go piece by piece.
 //! * `ending`: what becomes of calls whose pipe is lost or whose time is over.
@@ -21,6 +22,7 @@ mod reaching;
 mod request;
 mod response;
 mod second_way;
+mod sharing;
 mod streamed;
 mod streaming;
 mod table;
@@ -51,6 +53,7 @@ use self::response::{HeadReader, PartialResponse, PipeTimes, Reader, ReadingRule
 use self::second_way::SecondWay;
 use self::table::{CallTable, OpenCall, Terms, Unanswered};
 use super::connection::{ConnectionInfo, ConnectionTls};
+use super::connection_limit::LimitedConnections;
 use super::error::{Error, Phase};
 use super::limits::{DEPTH, LEAVING, PIPES, SLOW_FACTOR, SLOW_LEAST, SWEEP_LEAST, SWEEP_MOST, WORTH_A_PIPE};
 use super::meter::Meter;
@@ -176,6 +179,8 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     address: usize,
     round: Round,
     second_way: SecondWay,
+    /// Where several clients share a limit.
+    limited: Option<LimitedConnections>,
     /// All addresses have failed since they were looked up, and none was reached.
     unreached: bool,
     /// The server keeps connections open: requests may follow each other (RFC 9112 section 9.3.2).
@@ -254,6 +259,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             address: 0,
             round: Round::default(),
             second_way,
+            limited: None,
             unreached: false,
             persistent: false,
             connects_failed: 0,
@@ -340,6 +346,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         while let Some(conn) = self.speak.pop() {
             self.send_pending(conn, now);
         }
+        self.settle_limit();
         self.plan_sweep(now);
     }
 

@@ -26,6 +26,7 @@ use self::redirects::Trail;
 use self::table::{OriginLease, OriginTable};
 use super::body::{Body, BoxError};
 use super::builder::Builder;
+use super::connection_limit::ConnectionLimit;
 use super::error::{Error, Phase};
 use super::get;
 use super::limits::{ORIGINS, RESPONSE_TIME};
@@ -61,6 +62,7 @@ struct OriginWays {
     each: Arc<dyn Fn(Builder) -> Builder + Send + Sync>,
     resolve: HashMap<String, Vec<SocketAddr>>,
     unix: HashMap<String, PathBuf>,
+    limit: Option<Arc<ConnectionLimit>>,
 }
 
 impl OriginWays {
@@ -72,7 +74,7 @@ impl OriginWays {
         if let Some(path) = self.unix.get(origin.host()) {
             builder = builder.unix_socket(path);
         }
-        builder.without_unused_tls()
+        builder.within(self.limit.clone()).without_unused_tls()
     }
 }
 
@@ -82,6 +84,7 @@ pub struct HostsBuilder {
     ways: OriginWays,
     redirects: Redirects,
     origins: usize,
+    connections: Option<u32>,
 }
 
 impl HostsBuilder {
@@ -93,10 +96,18 @@ impl HostsBuilder {
     }
 
     /// Origins with connections at once, at most. By default 64. When another one is asked for, the one that was not
-    /// used for longest closes; while all have calls under way, the call waits. The connections in all are at most this
-    /// many times those of one client, see [`Builder::pipes`].
+    /// used for longest closes; while all have calls under way, the call waits.
     pub fn origins(mut self, origins: usize) -> HostsBuilder {
         self.origins = origins;
+        self
+    }
+
+    /// Connections to all origins together, at most, those apart that are closing. By default only
+    /// [`origins`](HostsBuilder::origins) and [`Builder::pipes`] limit them. While the limit is reached, an origin that
+    /// wants another connection gets one that is idle, and one of an origin that has more than an equal share once its
+    /// responses are there. Not more origins have connections at once than this.
+    pub fn connections(mut self, connections: u32) -> HostsBuilder {
+        self.connections = Some(connections);
         self
     }
 
@@ -127,6 +138,10 @@ impl HostsBuilder {
             let words = "origins is 0: no call could be sent\nhint: take 1 or more";
             return Err(Error::Builder(words.to_owned()));
         }
+        if self.connections == Some(0) {
+            let words = "connections is 0: no call could be sent\nhint: take 1 or more";
+            return Err(Error::Builder(words.to_owned()));
+        }
         // What is wrong for all origins is wrong here already.
         for url in ["http://localhost", "https://localhost"] {
             let builder = (self.ways.each)(Builder::new(url)).without_unused_tls();
@@ -135,7 +150,9 @@ impl HostsBuilder {
                 builder.build()?;
             }
         }
-        let HostsBuilder { ways, redirects, origins } = self;
+        let HostsBuilder { mut ways, redirects, origins, connections } = self;
+        ways.limit = connections.map(|most| Arc::new(ConnectionLimit::new(most)));
+        let origins = origins.min(connections.map_or(usize::MAX, |most| most as usize));
         Ok(Hosts(Arc::new(SharedHosts { ways, redirects, table: OriginTable::new(origins) })))
     }
 }
@@ -149,9 +166,9 @@ impl fmt::Debug for HostsBuilder {
 impl Hosts {
     /// Begins a client of several servers.
     pub fn builder() -> HostsBuilder {
-        let ways =
-            OriginWays { each: Arc::new(|client| client), resolve: HashMap::new(), unix: HashMap::new() };
-        HostsBuilder { ways, redirects: Redirects::default(), origins: ORIGINS }
+        let (resolve, unix) = (HashMap::new(), HashMap::new());
+        let ways = OriginWays { each: Arc::new(|client| client), resolve, unix, limit: None };
+        HostsBuilder { ways, redirects: Redirects::default(), origins: ORIGINS, connections: None }
     }
 
     /// Sends a request, whose URI is whole: `https://HOST[:PORT]/PATH`. Redirects are followed as

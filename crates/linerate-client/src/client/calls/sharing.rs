@@ -1,0 +1,58 @@
+//! The limit that the connections of several clients share: counts them, and gives some up where others wait.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use linerate_net::{Close, Conn, Transport};
+
+use super::{CallReading, Calls};
+use crate::client::board::SharedBoard;
+use crate::client::connection_limit::LimitedConnections;
+use crate::conversation::Conversation;
+
+impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
+    /// Its connections count within the limit of its options, if they have one. `board` is woken for it.
+    pub(in crate::client) fn share_limit(&mut self, board: &Arc<SharedBoard>) {
+        let join = |limit| LimitedConnections::join(limit, Waker::from(Arc::clone(board)));
+        self.limited = self.options.limit.clone().map(join);
+    }
+
+    /// Whether the limit has room for one more, which is counted then.
+    pub(super) fn takes_another(&self) -> bool {
+        self.limited.as_ref().is_none_or(LimitedConnections::take)
+    }
+
+    /// Whether the limit is reached.
+    pub(super) fn is_limited(&self) -> bool {
+        self.limited.as_ref().is_some_and(LimitedConnections::is_full)
+    }
+
+    /// Tells the limit what has changed, and gives up what others wait for.
+    pub(super) fn settle_limit(&mut self) {
+        let Some(limited) = &self.limited else { return };
+        let wants = self.has_waiting() && self.pool.opening.has_room() && self.missing_by_pace() > 0;
+        let mut given_up = limited.settle(self.pool.opening.open(), wants);
+        if given_up.idle == 0 {
+            return;
+        }
+        for slot in 0..self.pool.slots() {
+            let Some(pipe) = self.pool.at_mut(slot).filter(|pipe| pipe.established) else { continue };
+            if pipe.conversation.in_flight() == 0 && given_up.idle > 0 {
+                let conn = pipe.conn;
+                (given_up.idle, given_up.any) = (given_up.idle - 1, given_up.any.saturating_sub(1));
+                self.close_idle(conn);
+            } else if given_up.any > 0 {
+                pipe.take_no_more();
+                given_up.any -= 1;
+            }
+        }
+        let Some(limited) = &self.limited else { return };
+        limited.settle(self.pool.opening.open(), wants);
+    }
+
+    fn close_idle(&mut self, conn: Conn) {
+        if let Some(pipe) = self.pool.remove(conn) {
+            self.leave(pipe, Close::Now);
+        }
+    }
+}
