@@ -1,9 +1,10 @@
 //! Ends calls whose pipe is lost or whose time is over.
 
+use bytes::Bytes;
 use linerate_net::{Close, Conn, Time, Transport};
 use tracing::debug;
 
-use super::{CallReading, Calls, Error, OpenCall, Phase, PipeState, Unanswered};
+use super::{CallReading, Calls, Done, Error, OpenCall, Phase, PipeState, Unanswered};
 use crate::client::limits::DISCARD_TIME;
 use crate::client::proxy::ConnectFailure;
 use crate::conversation::Conversation;
@@ -219,6 +220,25 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             let was_sent = self.calls.get(id).is_some_and(|call| call.sent.is_some());
             let phase = if was_sent { Phase::Response } else { Phase::Queue };
             self.end(id, Err(Error::timeout(phase)));
+        }
+    }
+
+    /// The server takes no more requests on a pipe.
+    pub(super) fn retire(&mut self, conn: Conn) {
+        if let Some(pipe) = self.pool.remove(conn) {
+            self.statistics.retired += 1;
+            debug!(conn = conn.slot(), "retired: the server takes no more requests on it");
+            self.leave(pipe, Close::AfterPeer);
+        }
+    }
+
+    /// A call ends, if it has not.
+    pub(super) fn end(&mut self, id: u64, result: Result<http::Response<Bytes>, Error>) {
+        if let Some(call) = self.calls.take(id) {
+            self.done.push(match result {
+                Ok(_) => Done { id, result },
+                Err(error) => call.fail(error),
+            });
         }
     }
 }

@@ -8,7 +8,7 @@ use linerate_net::{Close, Conn, NetError, Time, Transport};
 use tracing::debug;
 
 use super::growth::Demand;
-use super::queues::Queues;
+use super::queues::{Candidate, Queues};
 use super::reaching::{Attempt, Tried};
 use super::request::Writing;
 use super::{CallReading, Calls, PipeState};
@@ -33,13 +33,17 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         // A connection may be ahead of the others by half of what each of them has: fewer system calls carry the requests.
         let ahead = self.pool.in_flight() as u32 / left.max(1) / 2;
         for at in 0..self.candidates.len() {
-            let (_, _, conn) = self.candidates[at];
+            let conn = self.candidates[at].conn;
             if !self.has_waiting() {
                 break;
             }
             // Each takes its share, so that one batch for each connection leaves, and all of them work.
             let share = (self.waiting() as u32).div_ceil(left).max(ahead);
             left -= 1;
+            self.fillings += 1;
+            if let Some(pipe) = self.pool.get_mut(conn) {
+                pipe.beside.filled = self.fillings;
+            }
             self.fill_pipe(conn, share.max(1), now);
         }
         self.candidates.clear();
@@ -105,14 +109,14 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                     self.statistics.head_of_line += u64::from(in_flight > 1);
                 }
             }
-            let slow = pipe.beside.slow;
+            let (slow, filled) = (pipe.beside.slow, pipe.beside.filled);
             self.in_use += u32::from(in_flight > 0);
             alone += u32::from(pipe.beside.alone);
             stalled += u32::from(slow);
             usable += u32::from(!slow);
             // Quick responses come together on a few, so that many leave in one system call.
             if is_taking && (!adapts || usable <= self.wanted) && self.room(conn) > 0 {
-                self.candidates.push((slow, in_flight, conn));
+                self.candidates.push(Candidate { slow, in_flight, filled, conn });
             }
         }
         if adapts {
@@ -121,11 +125,26 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             let demand = Demand { usual, alone: alone + alone_waiting, stalled };
             self.wanted = self.pace.wanted(demand, self.options.depth, self.options.pipes);
         }
-        self.candidates.sort_unstable_by_key(|(slow, in_flight, conn)| (*slow, *in_flight, conn.slot()));
+        self.sort_candidates();
         // The others will have room soon, or another one opens.
         if self.has_quick_pipe() || self.may_open() {
-            self.candidates.retain(|(slow, ..)| !slow);
+            self.candidates.retain(|candidate| !candidate.slow);
         }
+    }
+
+    /// Idle ones first. By HTTP/1.1 the others take turns, unless one is far ahead: a server with one core stays with a
+    /// connection while requests are there, and the one whose responses come now, which has the fewest in flight, would
+    /// keep it from the others.
+    fn sort_candidates(&mut self) {
+        let takes_turns = self.on_streams() == Some(false);
+        let mean = self.pool.in_flight() as u32 / (self.candidates.len() as u32).max(1);
+        let far = mean + (mean / 2).max(1);
+        self.candidates.sort_unstable_by_key(|candidate| {
+            let Candidate { slow, in_flight, filled, conn } = *candidate;
+            let has_turn = takes_turns && (1..=far).contains(&in_flight);
+            let (load, turn) = if has_turn { (1, filled) } else { (in_flight, 0) };
+            (slow, load, turn, conn.slot())
+        });
     }
 
     /// Whether another pipe may be opened, by the present state of the pool.

@@ -46,7 +46,7 @@ pub use table::Done;
 
 use self::growth::Pace;
 use self::idle::IdleLimit;
-use self::queues::Queues;
+use self::queues::{Candidate, Queues};
 use self::reaching::{Attempt, Round};
 use self::request::{Nature, OutgoingRequests};
 use self::response::{HeadReader, PartialResponse, PipeTimes, Reader, ReadingRules, SeenByReader};
@@ -73,6 +73,8 @@ struct PipeState {
     reserved: bool,
     /// The response at its head is slow.
     slow: bool,
+    /// The number of the filling that gave it requests last.
+    filled: u64,
     /// When it was last idle, or a response came.
     progress: Time,
     /// When bytes or the end came last, and how long nothing had come before.
@@ -211,7 +213,9 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     /// The values last reported to the meter, kept for their memory.
     told: Statistics,
     /// Pipes to choose from, in the order of choice; empty between turns.
-    candidates: Vec<(bool, u32, Conn)>,
+    candidates: Vec<Candidate>,
+    /// Fillings so far.
+    fillings: u64,
 }
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
@@ -276,6 +280,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             wants_turn: false,
             statistics: Statistics::default(),
             candidates: Vec::new(),
+            fillings: 0,
             carried: Vec::new(),
             meter: Meter::new(&options),
             told: Statistics::default(),
@@ -775,22 +780,5 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     fn slow_after(&self) -> Duration {
         let usual = Duration::from_nanos(self.usual_ns.saturating_mul(u64::from(SLOW_FACTOR)));
         usual.max(SLOW_LEAST + 2 * self.pace.way())
-    }
-
-    fn retire(&mut self, conn: Conn) {
-        if let Some(pipe) = self.pool.remove(conn) {
-            self.statistics.retired += 1;
-            debug!(conn = conn.slot(), "retired: the server takes no more requests on it");
-            self.leave(pipe, Close::AfterPeer);
-        }
-    }
-
-    fn end(&mut self, id: u64, result: Result<http::Response<Bytes>, Error>) {
-        if let Some(call) = self.calls.take(id) {
-            self.done.push(match result {
-                Ok(_) => Done { id, result },
-                Err(error) => call.fail(error),
-            });
-        }
     }
 }

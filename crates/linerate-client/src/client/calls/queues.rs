@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use linerate_net::Conn;
+
 /// Numbers of calls, in the order they wait. Some of the calls may have ended meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
@@ -22,4 +24,14 @@ impl Queues {
     pub(super) fn len(&self) -> usize {
         self.usual.len() + self.alone.len() + self.held_up.len()
     }
+}
+
+/// A pipe with room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) slow: bool,
+    pub(super) in_flight: u32,
+    /// The number of the filling that gave it requests last.
+    pub(super) filled: u64,
+    pub(super) conn: Conn,
 }

@@ -66,6 +66,31 @@ fn after_a_pause_few_connections_are_used_again() {
     assert!(used.len() <= 2 * FEW_PIPES as usize, "{used:?}");
 }
 
+/// A server with one core answers what one connection brings while the others wait. Those get the next requests, or it
+/// would stay with that one.
+#[test]
+fn connections_take_turns_while_one_is_served() {
+    let options = CallOptions { pipes: 4, depth: 16, ..options() };
+    let (mut program, log) = program(options, |conn, n, _| match (conn, n) {
+        (_, 0) => ok(),
+        (0, n) => Does::SaysAfter(2 * MS * n as u32, OK.to_owned()),
+        _ => Does::SaysAfter(500 * MS, OK.to_owned()),
+    });
+    program.get_all(0..4);
+    program.run(SECOND);
+    program.get_all(4..16);
+    for n in 0..3 {
+        while program.calls.statistics().responses <= 4 + n {
+            program.wait(MS / 4);
+        }
+        program.get(16 + n);
+    }
+    program.wait(2 * MS);
+    let log = log.lock().unwrap();
+    let last: Vec<u64> = log[16..].iter().map(|(conn, ..)| *conn).collect();
+    assert_eq!(last, [0, 1, 2], "the connection that is served has the fewest in flight each time");
+}
+
 #[test]
 fn slow_posts_get_a_connection_each() {
     let (mut program, log) = program(adaptive(), |_, _, _| Does::SaysAfter(200 * MS, OK.to_owned()));
