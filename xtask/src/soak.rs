@@ -1,16 +1,16 @@
 //! `soak`: what is run for long. User-space TCP over the simulated network, for many seeds: one that fails is named, and is a bug
 //! report. `soak serve`: a server under all kinds of clients. `soak serve-mem`: the same in memory and in virtual time, by seed.
 //! `soak client`: a program's client against a server that does anything, likewise. `soak idle`: the same beside real servers
-//! that close idle connections. `soak machines`: agents, a broker and a coordinator that break at any moment, by seed.
+//! that close idle connections. `soak bypass`: unchanged servers under mixed load. `soak machines`: agents, a broker and a coordinator that break at any moment, by seed.
 
+mod bypass;
 mod idle;
+mod running;
 mod serve;
 
-use std::process::Command;
+use anyhow::{Context, Result};
 
-use anyhow::{Context, Result, ensure};
-
-use crate::test::results::TestTally;
+use running::run_tests;
 use xtask::shell;
 
 /// What, and how long.
@@ -47,6 +47,8 @@ enum SoakTarget {
     Client(Seeds),
     /// A program's client that pauses for about as long as real servers keep idle connections.
     Idle(idle::IdleOptions),
+    /// nginx and HAProxy, unchanged, on user-space TCP, under mixed load for half an hour.
+    Bypass(bypass::BypassSoakOptions),
     /// `load` and a server over TLS and user-space TCP, whose connections break at any byte.
     Tls(Seeds),
     /// `linerate load` over HTTP/2 in virtual time, against a server that refuses, resets, goes away and is cut off.
@@ -70,6 +72,7 @@ pub(crate) fn run(options: &SoakOptions) -> Result<bool> {
             "each call ended once, and none got the response of another",
         ),
         Some(SoakTarget::Idle(options)) => idle::run(options),
+        Some(SoakTarget::Bypass(options)) => bypass::run(options),
         Some(SoakTarget::Tls(seeds)) => seeds.run(
             &["linerate-load", "--lib", "--", "engine::tests::tls"],
             "each request ended in exactly one outcome, and no broken response was whole",
@@ -104,16 +107,4 @@ impl Seeds {
         println!("{} seeds: {meaning}", self.seed.map_or(self.seeds, |_| 1));
         Ok(true)
     }
-}
-
-/// Runs tests and shows what they say.
-fn run_tests(tests: &mut Command) -> Result<()> {
-    let mut tally = TestTally::default();
-    shell::lines(tests, |line| {
-        tally.read(line);
-        println!("{line}");
-    })?;
-    // A test that has another name by now is no success.
-    ensure!(tally.good(), "no test ran");
-    Ok(())
 }

@@ -3,6 +3,8 @@
 mod launcher;
 #[path = "programs/lossy.rs"]
 mod lossy;
+#[path = "programs/mixed.rs"]
+mod mixed;
 #[path = "../../linerate-net/tests/namespaces/mod.rs"]
 mod namespaces;
 #[path = "programs/packaged.rs"]

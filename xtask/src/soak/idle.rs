@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::run_tests;
+use super::running::run_tests;
 use crate::python;
 use xtask::{jars, shell};
 

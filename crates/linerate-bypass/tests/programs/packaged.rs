@@ -111,12 +111,15 @@ pub(super) enum ServerWire {
 }
 
 impl ServerWire {
-    pub(super) fn port(&self) -> u16 {
-        let stream = match self {
+    pub(super) fn stream(&self) -> &TcpStream {
+        match self {
             ServerWire::Plain(stream) => stream,
             ServerWire::Secure(stream) => stream.get_ref(),
-        };
-        stream.local_addr().expect("an address").port()
+        }
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.stream().local_addr().expect("an address").port()
     }
 }
 

@@ -120,7 +120,7 @@ fn wait_for_the_old(cable: &Cable, old: &[u32]) {
 }
 
 /// Requests on a connection, which nginx may close between two of them, and a client then tries again.
-fn kept_alive(of: &ServerClient, served: &AtomicUsize, ends: &AtomicBool) {
+pub(super) fn kept_alive(of: &ServerClient, served: &AtomicUsize, ends: &AtomicBool) {
     while !ends.load(Ordering::Relaxed) {
         let mut client = BufReader::new(of.connected());
         for n in 0.. {
