@@ -384,6 +384,10 @@ pub(crate) const H3_BLOCKED: u32 = 16;
 /// trips are shorter.
 pub(crate) const H3_GOODBYE: Duration = Duration::from_millis(100);
 
+/// Requests of a client at once on a connection over QUIC. Reason: a hundred is the least that RFC 9114, section 6.1 recommends; QUIC
+/// keeps tables of all that may come, and with the unidirectional ones below, 113 would double them to 11 kB a connection.
+pub(crate) const QUIC_REQUESTS: u32 = 100;
+
 /// Unidirectional streams of a client at once. Reason: it needs three (RFC 9114, section 6.2), and may try
 /// others.
 pub(crate) const QUIC_UNIDIRECTIONAL: u32 = 8;

@@ -11,7 +11,7 @@ use linerate_quic::{QuicConn, QuicEndpoint, QuicOptions, QuicSteering};
 use linerate_tls::{QuicTls, ServerProfiles};
 
 use crate::limits::{
-    H2_STREAMS, Limits, QUIC_CONNECTION_WINDOW, QUIC_RETRY_ABOVE, QUIC_SEND_WINDOW, QUIC_STREAM_WINDOW,
+    Limits, QUIC_CONNECTION_WINDOW, QUIC_REQUESTS, QUIC_RETRY_ABOVE, QUIC_SEND_WINDOW, QUIC_STREAM_WINDOW,
     QUIC_UNIDIRECTIONAL,
 };
 
@@ -100,7 +100,7 @@ impl QuicListening {
 
     fn options(&self) -> QuicOptions {
         let mut options = QuicOptions::default();
-        options.streams = H2_STREAMS;
+        options.streams = QUIC_REQUESTS;
         options.unidirectional_streams = QUIC_UNIDIRECTIONAL;
         options.stream_window = QUIC_STREAM_WINDOW;
         options.connection_window = QUIC_CONNECTION_WINDOW;
