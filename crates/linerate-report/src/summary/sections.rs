@@ -45,7 +45,7 @@ fn bad(page: &mut SummaryText, outcome: &Outcome) {
         (bad.tag, "by tag"),
         (bad.trailer, "by trailer"),
         (bad.take, "by a missing value"),
-        (bad.expect, "not as a step expects"),
+        (bad.expect, "not as expected"),
     ]
     .iter()
     .filter(|(n, _)| *n > 0)
@@ -115,7 +115,7 @@ pub(super) fn names(page: &mut SummaryText, outcome: &Outcome) {
         let line = format!(
             "{short:<widest$} {:>12} {:>8} {:>8} {:>10} {:>10}",
             units::count(named.requests.answered),
-            units::count(named.requests.failed),
+            units::count(named.requests.failed + named.requests.unknown),
             units::count(named.bad.total()),
             percentile(50.0),
             percentile(99.0),

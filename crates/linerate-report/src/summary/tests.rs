@@ -113,6 +113,23 @@ fn several_requests_each_have_their_line() {
     insta::assert_snapshot!(text(&plan, &outcome, Style::default()));
 }
 
+/// The page counts them as failed, too.
+#[test]
+fn requests_of_unknown_end_stand_in_the_line_of_their_request() {
+    let mut outcome = testing::quiet_outcome();
+    for (name, unknown) in [("cut", 37), ("home", 0)] {
+        let mut named = NamedFigures::default();
+        named.requests.answered = 90;
+        named.requests.unknown = unknown;
+        named.latency.record(1_000_000, 90);
+        outcome.by_name.insert(name.to_owned(), named);
+    }
+    let page = text(&testing::plan_closed(), &outcome, Style::default());
+    let line = page.lines().find(|line| line.starts_with("cut ")).expect("its line");
+    let columns: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(columns[..4], ["cut", "90", "37", "0"], "{page}");
+}
+
 #[test]
 fn nothing_answered_has_no_table_and_no_division_by_zero() {
     let page = text(&testing::plan_closed(), &Outcome::default(), Style::default());
