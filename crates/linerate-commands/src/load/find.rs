@@ -46,6 +46,8 @@ const PART: f64 = 0.25;
 const BUSY: f64 = 0.9;
 /// Requests in flight on average, below which each was alone most of the time.
 const ALONE: f64 = 0.5;
+/// A server that takes no longer than this many times its quickest has no queue.
+const AS_QUICK: f64 = 1.5;
 
 /// Carries out the plan of a look: this process, or agents.
 pub(super) trait Looker {
@@ -668,7 +670,14 @@ fn gave_way(limit: &Limit, l: &Looked, looks: &[Looked]) -> (&'static str, Strin
             ),
         );
     }
-    waited(limit, l, &at, &cores)
+    // The quickest that any look found it: what it needs without a queue.
+    let quickest = looks.iter().filter(|l| l.outcome.requests.answered > 0).map(responds_in_ns);
+    waited(limit, l, quickest.fold(f64::INFINITY, f64::min), (&at, &cores))
+}
+
+/// Mean time from sent to a good response, nanoseconds.
+fn responds_in_ns(l: &Looked) -> f64 {
+    l.outcome.latency.from_sent.mean_ns()
 }
 
 /// What there is to say of a look without a single response: no queue is known that moved.
@@ -687,10 +696,15 @@ fn unanswered(outcome: &Outcome, at: &str) -> String {
 }
 
 /// Nothing that was seen was full: where requests waited.
-fn waited(limit: &Limit, l: &Looked, at: &str, cores: &str) -> (&'static str, String) {
+fn waited(limit: &Limit, l: &Looked, quickest_ns: f64, (at, cores): (&str, &str)) -> (&'static str, String) {
     let outcome = &l.outcome;
     let sent = outcome.latency.from_sent.percentile_ns(99.0) as f64 / 1e3;
-    if l.full && limit.metric.is_latency() && sent < limit.value {
+    // A server that responds as quickly as to a few requests has no queue: ours is the queue.
+    let is_ours = match limit.metric.is_latency() {
+        true => sent < limit.value,
+        false => responds_in_ns(l) < AS_QUICK * quickest_ns,
+    };
+    if l.full && is_ours {
         return (
             "connections",
             format!(
@@ -722,3 +736,6 @@ fn waited(limit: &Limit, l: &Looked, at: &str, cores: &str) -> (&'static str, St
         ),
     )
 }
+
+#[cfg(test)]
+mod tests;
