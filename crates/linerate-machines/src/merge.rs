@@ -128,6 +128,12 @@ pub struct AgentFigures {
     pub p50_ns: u64,
     /// 99th percentile.
     pub p99_ns: u64,
+    /// Whether a request without a good response stands at the median: it is then a bound.
+    pub p50_at_least: bool,
+    /// The same of the 99th percentile.
+    pub p99_at_least: bool,
+    /// Errors as checks count them: failed, unknown, unsent and bad requests, and surplus responses.
+    pub errors: u64,
     /// 99th percentile of how late requests left, nanoseconds.
     pub lateness_p99_ns: u64,
     /// When it was to begin, on its own clock; `None`: it has not said so.
@@ -143,12 +149,16 @@ pub struct AgentFigures {
 impl AgentFigures {
     fn of(outcome: &Outcome) -> AgentFigures {
         let latency = outcome.latency.main();
+        let (p50, p99) = (latency.percentile(50.0), latency.percentile(99.0));
         AgentFigures {
             requests: outcome.requests,
             duration: outcome.duration,
             rate_rps: outcome.rate_rps(),
-            p50_ns: latency.percentile(50.0).ns,
-            p99_ns: latency.percentile(99.0).ns,
+            p50_ns: p50.ns,
+            p99_ns: p99.ns,
+            p50_at_least: p50.at_least,
+            p99_at_least: p99.at_least,
+            errors: outcome.errors(),
             lateness_p99_ns: outcome.client.lateness.percentile_ns(99.0),
             started_at: outcome.started_at,
             start_late: outcome.client.start_late,

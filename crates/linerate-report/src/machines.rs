@@ -13,21 +13,21 @@ pub fn to_string(machines: &Machines, style: Style) -> String {
     let longest = machines.agents.iter().map(|agent| agent.name.chars().count()).max().unwrap_or(0);
     let width = longest.max("agent".len());
     let head = format!(
-        "{:<width$}  {:>11}  {:>8}  {:>8}  {:>8}  {:>8}  {}",
-        "agent", "requests/s", "p50", "p99", "late p99", "failed", "figures"
+        "{:<width$}  {:>11}  {:>10}  {:>10}  {:>8}  {:>8}  {}",
+        "agent", "requests/s", "p50", "p99", "late p99", "errors", "figures"
     );
     out.push_str(&style.bold(head.trim_end()));
     out.push('\n');
     for agent in &machines.agents {
         let time = |us: f64| units::time_us(us, style.unicode);
         let line = format!(
-            "{:<width$}  {:>11}  {:>8}  {:>8}  {:>8}  {:>8}  ",
+            "{:<width$}  {:>11}  {:>10}  {:>10}  {:>8}  {:>8}  ",
             agent.name,
             units::rate(agent.rate_rps),
-            time(agent.p50_us),
-            time(agent.p99_us),
+            bounded(agent, "p50_us", &time(agent.p50_us), ">="),
+            bounded(agent, "p99_us", &time(agent.p99_us), ">="),
             time(agent.lateness_p99_us),
-            units::count(agent.failed),
+            units::count(agent.errors),
         );
         let standing = standing(agent);
         if line.chars().count() + standing.chars().count() <= usize::from(style.width) {
@@ -56,6 +56,11 @@ pub fn to_string(machines: &Machines, style: Style) -> String {
         out.push('\n');
     }
     out
+}
+
+/// A percentile of an agent, marked where requests without a good response make it a bound.
+fn bounded(agent: &Agent, row: &str, time: &str, mark: &str) -> String {
+    if agent.at_least.iter().any(|bound| bound == row) { format!("{mark} {time}") } else { time.to_owned() }
 }
 
 /// How far apart the machines began: by their clocks, and by what they needed to begin.
@@ -88,7 +93,7 @@ pub(crate) fn page(out: &mut String, machines: &Machines) {
     let _ = write!(
         out,
         "<h2>Agents</h2><table><tr><th>agent</th><th>requests/s</th><th>p50</th><th>p99</th>\
-         <th>late p99</th><th>failed</th><th>unsent</th><th>figures</th></tr>"
+         <th>late p99</th><th>errors</th><th>unsent</th><th>figures</th></tr>"
     );
     let time = |us: f64| units::time_us(us, true);
     for agent in &machines.agents {
@@ -97,10 +102,10 @@ pub(crate) fn page(out: &mut String, machines: &Machines) {
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             escape(&agent.name),
             units::rate(agent.rate_rps),
-            time(agent.p50_us),
-            time(agent.p99_us),
+            bounded(agent, "p50_us", &time(agent.p50_us), "\u{2265}"),
+            bounded(agent, "p99_us", &time(agent.p99_us), "\u{2265}"),
             time(agent.lateness_p99_us),
-            units::count(agent.failed),
+            units::count(agent.errors),
             units::count(agent.unsent),
             escape(&standing(agent)),
         );
@@ -135,8 +140,10 @@ mod tests {
             failed: 0,
             unknown: 0,
             unsent: 0,
+            errors: 0,
             p50_us: 310.0,
             p99_us: 1_250.0,
+            at_least: Vec::new(),
             lateness_p99_us: 12.0,
             start_late_us: Some(410.0),
             stood_still_ms: 0.0,
@@ -149,6 +156,24 @@ mod tests {
         assert_eq!(standing(&agent("a")), "whole");
         let still = Agent { stood_still_ms: 1_204.0, ..agent("b") };
         assert_eq!(standing(&still), "whole, stood still for up to 1.20 s");
+    }
+
+    #[test]
+    fn what_no_response_reached_is_an_error_and_a_bound() {
+        let cut = Agent { errors: 24, at_least: vec!["p99_us".to_owned()], ..agent("a") };
+        let machines = Machines {
+            run: "0123".to_owned(),
+            complete: true,
+            clock_uncertainty_us: None,
+            agents: vec![cut],
+        };
+        let text = to_string(&machines, Style::default());
+        let line = text.lines().find(|line| line.starts_with("a ")).expect("the agent's line");
+        assert!(line.contains(" >= 1.25 ms ") && !line.contains(">= 310"), "{text}");
+        assert!(line.contains(" 24  whole"), "{text}");
+        let mut html = String::new();
+        page(&mut html, &machines);
+        assert!(html.contains("<td>\u{2265} 1.25 ms</td>") && html.contains("<td>24</td>"), "{html}");
     }
 
     #[test]

@@ -473,8 +473,14 @@ fn agent(result: &AgentResult) -> Agent {
         failed: figures.requests.failed,
         unknown: figures.requests.unknown,
         unsent: figures.requests.unsent,
+        errors: figures.errors,
         p50_us: micros(figures.p50_ns),
         p99_us: micros(figures.p99_ns),
+        at_least: [("p50_us", figures.p50_at_least), ("p99_us", figures.p99_at_least)]
+            .into_iter()
+            .filter(|(_, is_bound)| *is_bound)
+            .map(|(row, _)| row.to_owned())
+            .collect(),
         lateness_p99_us: micros(figures.lateness_p99_ns),
         start_late_us: figures.started_at.map(|_| figures.start_late.as_nanos() as f64 / 1e3),
         stood_still_ms: millis(figures.stood_still),

@@ -65,10 +65,16 @@ pub struct Agent {
     pub unknown: u64,
     /// Requests that were due and never sent.
     pub unsent: u64,
+    /// Errors as checks count them: failed, unknown, unsent and bad requests, and surplus responses.
+    #[serde(default)]
+    pub errors: u64,
     /// Median latency, microseconds.
     pub p50_us: f64,
     /// 99th percentile, microseconds.
     pub p99_us: f64,
+    /// Which of `p50_us` and `p99_us` are only bounds: a request without a good response stands there.
+    #[serde(default)]
+    pub at_least: Vec<String>,
     /// 99th percentile of how late its requests left, microseconds (open loop).
     pub lateness_p99_us: f64,
     /// How late its last thread began against the common start, microseconds; null for an agent that
