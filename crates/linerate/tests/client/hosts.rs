@@ -111,6 +111,23 @@ async fn an_origin_with_all_connections_gives_some_up() {
     assert!(Hosts::builder().connections(0).build().is_err());
 }
 
+/// The idle connections of one origin go to another that wants as many.
+#[tokio::test]
+async fn an_idle_origin_gives_up_as_many_as_another_wants() {
+    let (first, second) = (AtWork::default(), AtWork::default());
+    let servers = [first.server(), second.server()];
+    let hosts = Hosts::builder().connections(4).each(|client| client.pipes(4).depth(1)).build().unwrap();
+    for (server, at_work) in servers.iter().zip([first, second]) {
+        while at_work.most() < 4 {
+            let calls = (0..40).map(|n| hosts.get(&format!("{}/{n}", server.url())));
+            let calls = futures_util::future::join_all(calls);
+            let all = tokio::time::timeout(Duration::from_secs(20), calls).await.unwrap();
+            assert!(all.into_iter().all(|response| response.is_ok()));
+            assert_eq!(at_work.most(), 4, "40 calls of 10 ms each with 4 connections");
+        }
+    }
+}
+
 /// What a program does when the client of an origin is made holds no other call up: it may use the client itself.
 #[tokio::test]
 async fn a_client_of_an_origin_is_made_beside_the_others() {

@@ -7,7 +7,7 @@ use linerate_net::{Close, Conn, Transport};
 
 use super::{CallReading, Calls};
 use crate::client::board::SharedBoard;
-use crate::client::connection_limit::LimitedConnections;
+use crate::client::connection_limit::{GivenUp, LimitedConnections};
 use crate::conversation::Conversation;
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
@@ -30,24 +30,40 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// Tells the limit what has changed, and gives up what others wait for.
     pub(super) fn settle_limit(&mut self) {
         let Some(limited) = &self.limited else { return };
-        let wants = self.has_waiting() && self.pool.opening.has_room() && self.missing_by_pace() > 0;
-        let mut given_up = limited.settle(self.pool.opening.open(), wants);
-        if given_up.idle == 0 {
+        let wants = self.wants_of_limit();
+        let mut given_up = limited.settle(self.pool.opening.open(), self.idle_pipes(), wants);
+        if given_up == GivenUp::default() {
             return;
         }
         for slot in 0..self.pool.slots() {
             let Some(pipe) = self.pool.at_mut(slot).filter(|pipe| pipe.established) else { continue };
-            if pipe.conversation.in_flight() == 0 && given_up.idle > 0 {
+            let is_idle = pipe.conversation.in_flight() == 0;
+            if is_idle && given_up.idle > 0 {
                 let conn = pipe.conn;
                 (given_up.idle, given_up.any) = (given_up.idle - 1, given_up.any.saturating_sub(1));
                 self.close_idle(conn);
-            } else if given_up.any > 0 {
+            } else if !is_idle && given_up.any > 0 {
                 pipe.take_no_more();
                 given_up.any -= 1;
             }
         }
         let Some(limited) = &self.limited else { return };
-        limited.settle(self.pool.opening.open(), wants);
+        limited.settle(self.pool.opening.open(), self.idle_pipes(), wants);
+    }
+
+    /// Connections that it would open, whatever others have: one for each call that waits, at most.
+    fn wants_of_limit(&self) -> u32 {
+        if !self.has_waiting() || self.addresses.is_empty() || !self.pool.opening.has_room() {
+            return 0;
+        }
+        let again = usize::from(self.pool.has_again());
+        let waiting = u32::try_from(self.waiting() + again).unwrap_or(u32::MAX);
+        waiting.saturating_sub(self.pool.opening.pending()).min(self.missing_by_pace())
+    }
+
+    fn idle_pipes(&self) -> u32 {
+        let pipes = (0..self.pool.slots()).filter_map(|slot| self.pool.at(slot));
+        pipes.filter(|pipe| pipe.established && pipe.conversation.in_flight() == 0).count() as u32
     }
 
     fn close_idle(&mut self, conn: Conn) {
