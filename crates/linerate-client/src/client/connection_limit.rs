@@ -100,6 +100,8 @@ impl fmt::Debug for ConnectionLimit {
 pub(super) struct GivenUp {
     /// Of those that are idle, at most.
     pub(super) idle: u32,
+    /// Of these, the ones that others miss of their share.
+    pub(super) missed: u32,
     /// In all, busy ones once their responses are there.
     pub(super) any: u32,
 }
@@ -158,11 +160,11 @@ impl LimitedConnections {
         let fair = shares.fair(self.limit.most);
         let free = self.limit.most.saturating_sub(shares.open);
         let short = |wanted: u32| wanted.saturating_sub(free);
+        let missed = short(shares.others(self.number, |client| client.missing(fair)));
         let given_up = GivenUp {
             idle: short(shares.others(self.number, |client| client.wants)),
-            any: open
-                .saturating_sub(fair)
-                .min(short(shares.others(self.number, |client| client.missing(fair)))),
+            missed,
+            any: open.saturating_sub(fair).min(missed),
         };
         let mut wakers = shares.readmitted(self.limit.most);
         if free < wants {
@@ -209,10 +211,10 @@ mod tests {
         assert_eq!(take(&first, 9), 5);
         assert_eq!(first.settle(5, 0, 4), GivenUp::default());
         assert!(second.is_full() && !second.take());
-        assert_eq!(second.settle(0, 0, 9), GivenUp { idle: 4, any: 0 });
-        assert_eq!(first.settle(5, 0, 4), GivenUp { idle: 9, any: 2 });
+        assert_eq!(second.settle(0, 0, 9), GivenUp { idle: 4, missed: 0, any: 0 });
+        assert_eq!(first.settle(5, 0, 4), GivenUp { idle: 9, missed: 2, any: 2 });
         // Two of them have closed.
-        assert_eq!(first.settle(3, 0, 4), GivenUp { idle: 7, any: 0 });
+        assert_eq!(first.settle(3, 0, 4), GivenUp { idle: 7, missed: 0, any: 0 });
         assert_eq!(take(&second, 9), 2);
         assert_eq!((second.settle(2, 0, 7).any, first.settle(3, 0, 4).any), (0, 0), "they stay as they are");
     }
@@ -295,7 +297,7 @@ mod tests {
         assert_eq!(take(&first, 4), 4);
         first.settle(4, 4, 0);
         second.settle(0, 0, 3);
-        assert_eq!((woken.take(), first.settle(4, 4, 0)), (1, GivenUp { idle: 3, any: 2 }));
+        assert_eq!((woken.take(), first.settle(4, 4, 0)), (1, GivenUp { idle: 3, missed: 2, any: 2 }));
         first.settle(3, 3, 0);
         assert_eq!(take(&second, 1), 1);
         second.settle(1, 0, 2);

@@ -57,6 +57,10 @@ pub(super) const IDLE_MARGIN_MOST: Duration = Duration::from_secs(1);
 /// connections close idle ones at any time.
 pub(super) const IDLE_LEARNT_LEAST: Duration = Duration::from_millis(200);
 
+/// A connection that was idle for so long goes to an origin that has its share of a common limit and wants more. Reason:
+/// calls that follow each other come sooner, and would need a new connection each.
+pub(super) const UNUSED: Duration = Duration::from_millis(100);
+
 /// Bytes of a response's head. Reason: the parser's limit.
 pub(super) const LARGEST_HEAD: usize = 64 << 10;
 

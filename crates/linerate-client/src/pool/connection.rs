@@ -27,6 +27,8 @@ pub struct PooledConnection<C, X> {
     pub(super) drains: bool,
     /// Noted as ready.
     pub(super) listed: bool,
+    /// Its owner needs it no more, though the server would take more requests.
+    pub given_up: bool,
 }
 
 impl<C: Conversation, X: Default> PooledConnection<C, X> {
@@ -42,6 +44,7 @@ impl<C: Conversation, X: Default> PooledConnection<C, X> {
             again_at: None,
             drains: false,
             listed: false,
+            given_up: false,
         }
     }
 }
@@ -65,7 +68,7 @@ impl<C: Conversation, X> PooledConnection<C, X> {
 
     /// It carries no more than what is in flight, and then retires.
     pub fn take_no_more(&mut self) {
-        self.budget = 0;
+        (self.budget, self.given_up) = (0, true);
     }
 
     /// It takes nothing now, and will: it is about to be established, or others of its requests are in flight.

@@ -119,13 +119,31 @@ async fn an_idle_origin_gives_up_as_many_as_another_wants() {
     let hosts = Hosts::builder().connections(4).each(|client| client.pipes(4).depth(1)).build().unwrap();
     for (server, at_work) in servers.iter().zip([first, second]) {
         while at_work.most() < 4 {
-            let calls = (0..40).map(|n| hosts.get(&format!("{}/{n}", server.url())));
+            let calls = (0..400).map(|n| hosts.get(&format!("{}/{n}", server.url())));
             let calls = futures_util::future::join_all(calls);
             let all = tokio::time::timeout(Duration::from_secs(20), calls).await.unwrap();
             assert!(all.into_iter().all(|response| response.is_ok()));
-            assert_eq!(at_work.most(), 4, "40 calls of 10 ms each with 4 connections");
+            assert_eq!(at_work.most(), 4, "400 calls of 10 ms each");
         }
     }
+}
+
+/// Calls that follow each other, beside an origin that wants all connections, keep theirs.
+#[tokio::test]
+async fn calls_between_which_a_connection_is_idle_keep_it() {
+    let at_work = AtWork::default();
+    let (busy, other) = (at_work.server(), at_work.server());
+    let hosts = Hosts::builder().connections(4).each(|client| client.pipes(4).depth(4)).build().unwrap();
+    let all = tokio::spawn(futures_util::future::join_all(
+        (0..800).map(|n| hosts.get(&format!("{}/{n}", busy.url()))),
+    ));
+    let mut calls = 0;
+    while !all.is_finished() {
+        hosts.get(&format!("{}/b", other.url())).await.unwrap();
+        calls += 1;
+    }
+    assert!(all.await.unwrap().into_iter().all(|response| response.is_ok()));
+    assert!(calls >= 20 && other.connections() <= 1 + calls / 10, "{} for {calls}", other.connections());
 }
 
 /// What a program does when the client of an origin is made holds no other call up: it may use the client itself.

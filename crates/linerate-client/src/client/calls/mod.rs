@@ -351,7 +351,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         while let Some(conn) = self.speak.pop() {
             self.send_pending(conn, now);
         }
-        self.settle_limit();
+        self.settle_limit(now);
         self.plan_sweep(now);
     }
 

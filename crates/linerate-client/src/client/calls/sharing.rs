@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use linerate_net::{Close, Conn, Transport};
+use linerate_net::{Close, Conn, Time, Transport};
 
 use super::{CallReading, Calls};
 use crate::client::board::SharedBoard;
 use crate::client::connection_limit::{GivenUp, LimitedConnections};
+use crate::client::limits::UNUSED;
 use crate::conversation::Conversation;
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
@@ -28,7 +29,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     /// Tells the limit what has changed, and gives up what others wait for.
-    pub(super) fn settle_limit(&mut self) {
+    pub(super) fn settle_limit(&mut self, now: Time) {
         let Some(limited) = &self.limited else { return };
         let wants = self.wants_of_limit();
         let mut given_up = limited.settle(self.pool.opening.open(), self.idle_pipes(), wants);
@@ -38,9 +39,13 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         for slot in 0..self.pool.slots() {
             let Some(pipe) = self.pool.at_mut(slot).filter(|pipe| pipe.established) else { continue };
             let is_idle = pipe.conversation.in_flight() == 0;
-            if is_idle && given_up.idle > 0 {
+            // Between two calls of a program it is not for others, unless they miss some of their share.
+            let is_free = given_up.missed > 0 || now - pipe.beside.heard >= UNUSED;
+            if is_idle && is_free && given_up.idle > 0 {
                 let conn = pipe.conn;
-                (given_up.idle, given_up.any) = (given_up.idle - 1, given_up.any.saturating_sub(1));
+                given_up.idle -= 1;
+                given_up.missed = given_up.missed.saturating_sub(1);
+                given_up.any = given_up.any.saturating_sub(1);
                 self.close_idle(conn);
             } else if !is_idle && given_up.any > 0 {
                 pipe.take_no_more();

@@ -103,9 +103,10 @@ impl HostsBuilder {
     }
 
     /// Connections to all origins together, at most, those apart that are closing. By default only
-    /// [`origins`](HostsBuilder::origins) and [`Builder::pipes`] limit them. While the limit is reached, an origin that
-    /// wants another connection gets one that is idle, and one of an origin that has more than an equal share once its
-    /// responses are there. Not more origins have connections at once than this.
+    /// [`origins`](HostsBuilder::origins) and [`Builder::pipes`] limit them. While the limit is reached, an origin with
+    /// less than an equal share gets an idle one of another's, or one of an origin that has more than its share once its
+    /// responses are there. An origin that has its share gets those that were idle for 100 ms. Not more origins have
+    /// connections at once than this.
     pub fn connections(mut self, connections: u32) -> HostsBuilder {
         self.connections = Some(connections);
         self
