@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -15,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 
 use crate::error::{closed, raise};
-use crate::limits::{BATCH, SIGNALS_EVERY};
+use crate::limits::{BATCH, BATCH_TIME, SIGNALS_EVERY};
 use crate::message::{Response, request_of};
 use crate::ready::{CallResult, Ready};
 
@@ -106,15 +107,16 @@ async fn carry(client: Client, mut batches: UnboundedReceiver<Batch>, ending: En
 
 #[pymethods]
 impl Group {
-    /// Takes requests from an iterator, many together, while there is room. At its end no more can be added.
+    /// Takes requests from an iterator, many together, while there is room; from one that is slow until a response is
+    /// there. At its end no more can be added.
     fn fill(&self, py: Python<'_>, iterator: &Bound<'_, PyAny>) -> PyResult<()> {
-        let outside = self.outside.load(Ordering::Relaxed);
-        if outside > self.window / 2 {
+        if self.outside.load(Ordering::Relaxed) > self.window / 2 {
             return Ok(());
         }
         let mut iterator = iterator.cast::<PyIterator>()?.clone();
         let mut batch = Vec::new();
-        while outside + batch.len() < self.window {
+        let mut began = Instant::now();
+        while self.outside.load(Ordering::Relaxed) + batch.len() < self.window {
             let Some(request) = iterator.next() else {
                 self.submit(py, batch)?;
                 self.end();
@@ -126,6 +128,13 @@ impl Group {
                     self.submit(py, batch)?;
                     return Err(error);
                 }
+            }
+            if began.elapsed() >= BATCH_TIME {
+                self.submit(py, std::mem::take(&mut batch))?;
+                if !self.shared.lock().results.is_empty() {
+                    return Ok(());
+                }
+                began = Instant::now();
             }
         }
         self.submit(py, batch)

@@ -8,6 +8,10 @@ pub(crate) const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 /// Responses that are handed over together. Reason: each handing over takes a lock.
 pub(crate) const BATCH: usize = 256;
 
+/// How long requests are gathered from an iterator before they leave. Reason: quick iterators give hundreds in that
+/// time, and a slow one holds none up.
+pub(crate) const BATCH_TIME: Duration = Duration::from_millis(1);
+
 /// Calls of one `send_all` that are under way or wait to be taken. Reason: their responses wait in memory.
 pub(crate) const STREAM_WINDOW: usize = 8192;
 

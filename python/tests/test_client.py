@@ -257,6 +257,23 @@ class Blocking(unittest.TestCase):
                     break
             self.assertEqual(client.send("/after").text(), "/after")
 
+    def test_a_slow_iterator_holds_no_request_up(self):
+        with Server() as server, linerate.Client(server.url) as client:
+            taken = []
+
+            def paths():
+                for n in range(1000):
+                    time.sleep(0.01)
+                    # Each may depend on what came of the last.
+                    yield "/%d" % n
+                    if len(taken) >= 3:
+                        return
+
+            for response in client.send_all(paths()):
+                taken.append(response.text())
+            self.assertLess(len(taken), 500)
+            self.assertEqual(taken, ["/%d" % n for n in range(len(taken))])
+
     def test_errors_in_their_places(self):
         with Server(lambda m, path, b: ok(b"x" * (100 if path == "/3" else 1))) as server:
             with linerate.Client(server.url, max_body=50) as client:
