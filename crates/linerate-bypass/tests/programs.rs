@@ -81,6 +81,9 @@ impl PreloadedProgram {
 
 impl Drop for PreloadedProgram {
     fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", self.said());
+        }
         // nginx's master ends its workers.
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let begin = Instant::now();

@@ -6,12 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use linerate_skips::program_for;
 
 use super::packaged::{HAPROXY, NGINX, PackagedServer, SECURE_NGINX, ServerClient, ServerWire};
-use super::workers::{owners, packaged, wait_for_owners};
+use super::workers::{owners, packaged, signal, wait_for_owners};
 use super::*;
-
-fn signal(name: &str, process: u32) {
-    assert!(Command::new("kill").args([name, &process.to_string()]).status().expect("kill").success());
-}
 
 /// Reloads and waits until new workers serve, `count` of all so far. Returns the new ones.
 fn reload(server: &PreloadedProgram, count: usize) -> Vec<u32> {

@@ -69,6 +69,32 @@ fn unprivileged_workers_share_the_receive_queues() {
     assert!(!errors.contains("[alert]") && !errors.contains("serves from the kernel"), "{errors}");
 }
 
+/// After a timeout a kernel of Linux sends by another queue of a veth pair, whose process does not know the connection.
+#[test]
+fn connections_outlive_that_their_segments_come_by_another_queue() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(command) = packaged(folder.path(), 2) else { return };
+    let Some(cable) = Cable::new(2) else { return };
+    let server = PreloadedProgram::start(&cable, command, true);
+    let owners = wait_for_owners(&server, 2);
+    cable.theirs.run(|| {
+        let mut kept: Vec<_> = (0..32).map(|_| BufReader::new(connected())).collect();
+        signal("-STOP", owners[0]);
+        for client in &mut kept {
+            client.get_mut().write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        }
+        // For a probe of the last segment, and two timeouts.
+        thread::sleep(Duration::from_millis(1500));
+        signal("-CONT", owners[0]);
+        kept.iter_mut().for_each(|client| assert_eq!(body(client), [b'x'; 600]));
+        assert_eq!(of_the_kernel(&cable), 0);
+    });
+}
+
+pub(super) fn signal(name: &str, process: u32) {
+    assert!(Command::new("kill").args([name, &process.to_string()]).status().expect("kill").success());
+}
+
 #[test]
 fn workers_beyond_the_queues_are_named_once() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -27,7 +27,7 @@ use super::loan::{LoanTerms, MESSAGE, kind};
 use super::news::{Monitor, News};
 use super::open::{FoundInterface, XdpOptions, attach, busy, find, rules, sockets};
 use super::preflight::{self, XdpError};
-use super::program::{Ours, QueueMode, SharingMaps, program, stamp};
+use super::program::{Ours, QueueMode, SharingMaps, mode_of_queue, program, stamp};
 use super::roster::LenderRoster;
 use super::shares::{BorrowerId, LendingStep, QueueShares};
 use super::steer::{Rule, Steer};
@@ -52,10 +52,11 @@ pub(super) struct LendersMaps {
 }
 
 impl LendersMaps {
-    fn numbers(&self) -> SharingMaps {
+    fn numbers(&self, queues: usize) -> SharingMaps {
         SharingMaps {
             sockets: self.sockets.number(),
             modes: self.modes.number(),
+            has_several: queues > 1,
             kernels: self.kernels.number(),
             flows: self.flows.number(),
             detours: self.detours.number(),
@@ -73,6 +74,8 @@ pub struct Lender {
     pub(super) maps: LendersMaps,
     /// The mode of each queue.
     modes: Vec<QueueMode>,
+    /// Of each queue, a number that it has in common with the others of its process.
+    readers: Vec<u32>,
     /// Of each queue, a socket that is ready to be lent.
     bound: Vec<Option<BoundSocket>>,
     pub(super) shares: QueueShares,
@@ -114,7 +117,7 @@ impl Lender {
             flows: BpfMap::new(MapKind::Recent, LENT_FLOWS).map_err(map)?,
             detours: BpfMap::new(MapKind::Hash, LENT_FLOWS).map_err(map)?,
         };
-        let loaded = Program::load(&program(&rules, mac, Ours::ToProcesses(maps.numbers())))
+        let loaded = Program::load(&program(&rules, mac, Ours::ToProcesses(maps.numbers(queues as usize))))
             .map_err(|e| preflight::refused("the XDP program", &e))?;
         let attached = attach(&options, facts.index, &loaded, abilities)?;
         let secret = HostSecret::of_this_machine().map(|secret| secret.for_others());
@@ -137,6 +140,7 @@ impl Lender {
             attachment: attached.attachment,
             maps,
             modes: vec![QueueMode::All; queues as usize],
+            readers: vec![0; queues as usize],
             bound: bound.into_iter().map(Some).collect(),
             shares: QueueShares::new(queues),
             roster: LenderRoster::new(queues),
@@ -404,13 +408,22 @@ impl Lender {
             LendingStep::ToKernel(queues) => (queues, QueueMode::NewToKernel),
             LendingStep::Wait(_) | LendingStep::AskBack(_) => return,
         };
+        if mode == QueueMode::AllButKernels {
+            let first = queues.iter().min().copied().unwrap_or_default();
+            for queue in queues {
+                if let Some(reader) = self.readers.get_mut(*queue as usize) {
+                    *reader = first;
+                }
+            }
+        }
         queues.iter().for_each(|queue| self.set_mode(*queue, mode));
     }
 
     fn set_mode(&mut self, queue: u32, mode: QueueMode) {
         let Some(before) = self.modes.get_mut(queue as usize) else { return };
+        let value = mode_of_queue(mode, self.readers[queue as usize]);
         // An array of the kernel's takes every number below its length.
-        if self.maps.modes.set(queue.to_ne_bytes(), mode as u32).is_ok() {
+        if self.maps.modes.set(queue.to_ne_bytes(), value).is_ok() {
             *before = mode;
         }
     }
@@ -487,7 +500,7 @@ impl Lender {
                 News::Link(facts) => {
                     let Some(mac) = facts.mac.filter(|mac| *mac != self.mac) else { continue };
                     self.mac = mac;
-                    let ours = Ours::ToProcesses(self.maps.numbers());
+                    let ours = Ours::ToProcesses(self.maps.numbers(self.modes.len()));
                     let loaded = Program::load(&program(&self.rules, mac, ours));
                     if let Err(error) = loaded.and_then(|loaded| self.attachment.replace(&loaded)) {
                         say(&format!("packets to the new hardware address cannot be taken: {error}"));

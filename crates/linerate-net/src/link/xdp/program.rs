@@ -47,6 +47,7 @@ mod code {
     pub(super) const JUMP: u8 = 0x05;
     pub(super) const JUMP_GREATER: u8 = 0x2d;
     pub(super) const JUMP_LESS_IMM: u8 = 0xa5;
+    pub(super) const JUMP_EQUAL: u8 = 0x1d;
     pub(super) const JUMP_EQUAL_IMM: u8 = 0x15;
     pub(super) const JUMP_DIFFERENT_IMM: u8 = 0x55;
     pub(super) const JUMP_SET_IMM: u8 = 0x45;
@@ -150,8 +151,10 @@ pub(super) enum Ours {
 pub(super) struct SharingMaps {
     /// A queue's socket, if a process has it.
     pub(super) sockets: u32,
-    /// A queue's mode: [`QueueMode`].
+    /// A queue's mode and who reads it: [`mode_of_queue`].
     pub(super) modes: u32,
+    /// There are several queues, which several processes may have.
+    pub(super) has_several: bool,
     /// Connections of the kernel's: [`super::flow_key`], and when they began ([`stamp`]).
     pub(super) kernels: u32,
     /// Connections that a queue's socket has got and that their peers have not ended: the same keys, and
@@ -172,6 +175,14 @@ pub(super) enum QueueMode {
     AllButKernels = 1,
     /// The same, and new connections become the kernel's.
     NewToKernel = 3,
+}
+
+/// Bits of a queue's mode; who reads it is above them.
+const MODE_BITS: u32 = 2;
+
+/// A queue's mode, and a number that it has in common with the other queues of its process.
+pub(super) fn mode_of_queue(mode: QueueMode, process: u32) -> u32 {
+    process << MODE_BITS | mode as u32
 }
 
 /// Until the program's clock shows the next number, nanoseconds: a power of two.
@@ -221,6 +232,9 @@ const KEY: i16 = -24;
 const KEY_PORTS: i16 = KEY + 16;
 const QUEUE: i16 = -28;
 const STAMP: i16 = -32;
+const MODE: i16 = -36;
+/// Another queue's number, where there is no stamp.
+const OTHER: i16 = STAMP;
 /// After a frame was found to be ours and no fragment: the interface of its detour.
 const INTERFACE: Reg = FRAGMENT;
 /// Its TCP header, and its flags if it may begin a connection.
@@ -270,7 +284,7 @@ pub(super) fn program(rules: &[Rule], mac: Mac, ours: Ours) -> Vec<u64> {
     message_v6(&mut a, rules, pass, told_v6);
     if let Ours::ToProcesses(maps) = ours {
         flow_of(&mut a, marks, drop);
-        choose(&mut a, maps, pass, hit);
+        choose(&mut a, maps, (pass, hit, drop));
     }
     a.place(hit);
     a.jump(code::JUMP_DIFFERENT_IMM, FRAGMENT, 0, 0, drop);
@@ -385,7 +399,7 @@ fn ports(a: &mut Assembler, from: Reg, peers: i16, ours: i16) {
 
 /// Passes the frames of the kernel's connections on, and notes those that begin. A queue without a socket
 /// has only such. Where the socket gets new connections, one that was the kernel's has ended for its peer.
-fn choose(a: &mut Assembler, maps: SharingMaps, pass: Label, hit: Label) {
+fn choose(a: &mut Assembler, maps: SharingMaps, (pass, hit, drop): (Label, Label, Label)) {
     let (new_to_kernel, unowned, note, redirected, ends) =
         (a.label(), a.label(), a.label(), a.label(), a.label());
     a.load(code::LOAD_U32, SCRATCH, CONTEXT, RECEIVE_QUEUE);
@@ -393,6 +407,8 @@ fn choose(a: &mut Assembler, maps: SharingMaps, pass: Label, hit: Label) {
     call(a, LOOK_UP, maps.modes, QUEUE);
     a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, pass);
     a.load(code::LOAD_U32, SEGMENT, 0, 0);
+    a.load(code::STORE_U32, STACK, SEGMENT, MODE);
+    a.immediate(code::AND_IMM, SEGMENT, (1 << MODE_BITS) - 1);
     detour(a, maps);
     call(a, LOOK_UP, maps.sockets, QUEUE);
     a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, unowned);
@@ -403,6 +419,9 @@ fn choose(a: &mut Assembler, maps: SharingMaps, pass: Label, hit: Label) {
     a.jump(code::JUMP_DIFFERENT_IMM, FLAGS, 0, SYN, pass);
     call(a, DELETE, maps.kernels, KEY);
     a.place(redirected);
+    if maps.has_several {
+        strayed(a, maps, drop);
+    }
     a.jump(code::JUMP_SET_IMM, FLAGS, 0, ENDS, ends);
     a.jump(code::JUMP_DIFFERENT_IMM, FLAGS, 0, SYN, hit);
     map_address(a, maps.flows);
@@ -432,6 +451,27 @@ fn choose(a: &mut Assembler, maps: SharingMaps, pass: Label, hit: Label) {
     a.immediate(code::CALL, 0, UPDATE);
     // A full map leaves a connection that the kernel begins, and a socket may get the rest of.
     a.jump(code::JUMP, 0, 0, 0, pass);
+}
+
+/// Drops the frames of connections that another process got by another queue: a kernel of Linux sends by another queue of
+/// a veth pair after a timeout, when it sends again. This process would answer with a reset. One of the next timeouts leads
+/// them back. A SYN begins a connection here.
+fn strayed(a: &mut Assembler, maps: SharingMaps, drop: Label) {
+    let stays = a.label();
+    a.jump(code::JUMP_EQUAL_IMM, FLAGS, 0, SYN, stays);
+    call(a, LOOK_UP, maps.flows, KEY);
+    a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, stays);
+    a.load(code::LOAD_U32, SCRATCH, 0, 0);
+    a.load(code::STORE_U32, STACK, SCRATCH, OTHER);
+    call(a, LOOK_UP, maps.modes, OTHER);
+    a.jump(code::JUMP_EQUAL_IMM, 0, 0, 0, stays);
+    a.load(code::LOAD_U32, 1, 0, 0);
+    a.immediate(code::SHIFT_RIGHT_IMM, 1, MODE_BITS as i32);
+    a.load(code::LOAD_U32, 2, STACK, MODE);
+    a.immediate(code::SHIFT_RIGHT_IMM, 2, MODE_BITS as i32);
+    a.jump(code::JUMP_EQUAL, 1, 2, 0, stays);
+    a.jump(code::JUMP, 0, 0, 0, drop);
+    a.place(stays);
 }
 
 /// Calls a helper with a map and a key on the stack.

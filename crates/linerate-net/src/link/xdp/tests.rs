@@ -368,6 +368,7 @@ impl ProgramMaps {
         let maps = SharingMaps {
             sockets: self.sockets.number(),
             modes: self.modes.number(),
+            has_several: true,
             kernels: self.kernels.number(),
             flows: self.flows.number(),
             detours: self.detours.number(),
