@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// Explains with these arguments: the document, the text beside it, and the exit code.
 fn explained(args: &[&str]) -> (Value, String, Option<i32>) {
-    let mut all = vec!["explain", "--json", "-"];
+    let mut all = vec!["explain", "--summary", "full", "--json", "-"];
     all.extend_from_slice(args);
     let said = run(&all);
     let document = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));

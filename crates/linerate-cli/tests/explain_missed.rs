@@ -63,7 +63,8 @@ struct Found {
 
 impl Found {
     fn of(words: &[&str]) -> Found {
-        let said = run(&[&["explain", "--quiet", "--json", "-", "--budget", "12s"], words].concat());
+        let flags = ["explain", "--summary", "full", "--quiet", "--json", "-", "--budget", "12s"];
+        let said = run(&[&flags[..], words].concat());
         let document = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));
         Found { document, text: said.err.split_whitespace().collect::<Vec<_>>().join(" "), code: said.code }
     }

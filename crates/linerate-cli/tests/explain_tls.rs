@@ -29,7 +29,8 @@ struct Found {
 impl Found {
     fn of(words: &[&str]) -> Found {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = run(&[&["explain", "--quiet", "--json", "-", "--budget", "12s"], words].concat());
+        let flags = ["explain", "--summary", "full", "--quiet", "--json", "-", "--budget", "12s"];
+        let said = run(&[&flags[..], words].concat());
         let document = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));
         Found { document, text: line(&said.err), code: said.code }
     }

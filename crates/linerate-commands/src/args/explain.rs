@@ -126,7 +126,7 @@ pub(crate) struct ExplainArgs {
     )]
     pub(crate) pipelining: bool,
 
-    /// How much is printed where nothing is wrong: a screen, or all of it [default: screen]
+    /// How much is printed: a screen, or all of it [default: screen]
     #[arg(
         long,
         value_name = "HOW",
@@ -214,8 +214,8 @@ pub(crate) enum Written {
 /// `--summary` of `explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExplainSummary {
-    /// The verdict, the picture, the places, the limits
+    /// The verdict and what to change, the picture, the places, the limits
     Screen,
-    /// Where the time goes, the server's process, what was ruled out
+    /// Also all evidence and advice, the server's process, what was ruled out
     Full,
 }

@@ -108,8 +108,33 @@ fn a_healthy_server_is_told_so() {
     let screen = to_screen(&healthy, None, Style::default());
     assert!(screen.lines().count() <= 25, "{screen}");
     assert!(screen.starts_with("Nothing is wrong") && !screen.contains("- bufferbloat"), "{screen}");
-    assert_eq!(to_screen(&stalled(), None, Style::default()), to_string(&stalled(), None, Style::default()));
     assert!(page::to_string(&healthy, None, &environment()).contains("<h1 class=\"good\">Nothing is wrong"));
+}
+
+#[test]
+fn a_named_cause_fits_a_screen_and_the_rest_is_asked_for() {
+    let mut diagnosis = stalled();
+    let screen = to_screen(&diagnosis, None, Style::default());
+    let full = to_string(&diagnosis, None, Style::default());
+    assert!(screen.lines().count() <= 40 && full.lines().count() > 55, "{screen}\n{full}");
+    for line in words::headline(&diagnosis, true) {
+        let start: String = line.chars().take(40).collect();
+        assert!(screen.contains(&start), "{line}\n{screen}");
+    }
+    for wanted in ["As it is: 45.0 ms", "Outside in", "--summary full has the rest"] {
+        assert!(screen.contains(wanted), "{wanted}\n{screen}");
+    }
+    for left_out in ["Ruled out\n", "experiment: ", "What to change:"] {
+        assert!(full.contains(left_out) && !screen.contains(left_out), "{left_out}\n{screen}");
+    }
+    // What could not be judged is never left out, and a second cause has its fix.
+    diagnosis.limits.push("a limit of the judgement".to_owned());
+    let second = diagnosis.causes[0].clone();
+    diagnosis.causes.push(second);
+    let screen = to_screen(&diagnosis, None, Style::default());
+    assert!(screen.contains("Limits\n") && screen.contains("  - a limit of the judgement"), "{screen}");
+    assert!(screen.contains("Cause 2: server-nagle-delayed-ack\n"), "{screen}");
+    assert_eq!(screen.matches("Change (nginx): tcp_nodelay on;").count(), 2, "{screen}");
 }
 
 #[test]

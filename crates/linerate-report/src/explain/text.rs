@@ -34,9 +34,10 @@ pub fn to_string(diagnosis: &Diagnosis, since: Option<&Since>, style: Style) -> 
     page.text
 }
 
-/// What of it fits a screen: of a healthy server the verdict, the picture, the places and the limits; all of a cause.
+/// What of it fits a screen: the verdict, the picture, the places and the limits; of further causes a fix each.
+/// Without a verdict all of it: what was looked at is what there is.
 pub fn to_screen(diagnosis: &Diagnosis, since: Option<&Since>, style: Style) -> String {
-    if diagnosis.whole != Whole::Healthy || since.is_some() {
+    if diagnosis.whole == Whole::Inconclusive {
         return to_string(diagnosis, since, style);
     }
     let style = Style { width: style.width.clamp(40, WIDEST), ..style };
@@ -56,9 +57,15 @@ pub fn to_screen(diagnosis: &Diagnosis, since: Option<&Since>, style: Style) -> 
         let words = words::layer_alone(&layer);
         page.paragraph(&format!("  {:<21} ", layer.place.words()), 24, &words);
     }
+    for (i, cause) in diagnosis.causes.iter().enumerate().skip(1) {
+        page.cause_in_short(i + 1, cause, diagnosis);
+    }
     page.list("Limits", diagnosis.limits.iter().cloned());
     page.line("");
     page.calls(diagnosis, "; --summary full has the rest");
+    if let Some(since) = since {
+        page.since(since);
+    }
     page.text
 }
 
@@ -244,6 +251,16 @@ impl DiagnosisText {
         self.command("  Verify: ", &words::verify(d));
         if let Some(notes) = words::verify_notes(cause, d) {
             self.paragraph("          ", 10, &format!("({notes})"));
+        }
+    }
+
+    /// What a cause beside the verdict's costs, how sure it is, and the first thing to change.
+    fn cause_in_short(&mut self, n: usize, cause: &Verdict, d: &Diagnosis) {
+        self.heading(&format!("Cause {n}: {}", cause.id()));
+        let (cost, sure) = (self.time(cause.cost_ms()), cause.proof().name());
+        self.paragraph("  ", 2, &format!("{}: {cost} a call, {sure}.", cause.title()));
+        if let Some((software, change)) = words::advice(d, cause).first() {
+            self.paragraph("  ", 2, &format!("Change ({software}): {change}."));
         }
     }
 

@@ -211,9 +211,11 @@ pub(super) fn layer(layer: &Layer) -> String {
 
 /// The finding at one place without what was ruled out there.
 pub(super) fn layer_alone(layer: &Layer) -> String {
-    match layer.words.as_str() {
-        "" => layer.status.name().to_owned(),
-        words => format!("{}: {words}", layer.status.name()),
+    match (layer.status, layer.words.as_str()) {
+        // A cause says itself what it is.
+        (Status::Cause, words) => words.to_owned(),
+        (_, "") => layer.status.name().to_owned(),
+        (_, words) => format!("{}: {words}", layer.status.name()),
     }
 }
 
