@@ -369,13 +369,21 @@ fn process(change: &Change<'_>) -> Vec<Span<'static>> {
 
 fn queues(flows: &Flows) -> Vec<Span<'static>> {
     let mut spans: Vec<Span<'static>> = Vec::new();
-    for listener in &flows.listeners {
+    for (i, first) in flows.listeners.iter().enumerate() {
+        if flows.listeners[..i].iter().any(|listener| listener.local == first.local) {
+            continue;
+        }
+        // A loop each has a socket of the same address: the fullest one is what delays clients.
+        let alike = flows.listeners.iter().filter(|listener| listener.local == first.local);
+        let sockets = alike.clone().count();
+        let listener = alike.max_by_key(|listener| listener.waiting).unwrap_or(first);
         let text = format!(
-            "{}{}: {} of {} wait to be accepted",
+            "{}{}: {} of {} wait to be accepted{}",
             if spans.is_empty() { "" } else { ", " },
             listener.local,
             units::count(listener.waiting),
-            units::count(listener.room)
+            units::count(listener.room),
+            if sockets > 1 { format!(" (fullest of {sockets})") } else { String::new() }
         );
         let full = listener.room > 0 && listener.waiting * 2 > listener.room;
         spans.push(if full { Span::styled(text, Look::new().fg(Color::Red)) } else { Span::raw(text) });
@@ -404,7 +412,7 @@ fn loop_columns(width: usize, cells: [&str; 7]) -> String {
 fn loop_row(number: usize, before: &Loop, after: &Loop, elapsed: Duration, width: usize) -> Line<'static> {
     let cpu = each(before.cpu_ns, after.cpu_ns, elapsed) / 1e9;
     let busy = (each(before.busy_ns, after.busy_ns, elapsed) / 1e9).min(1.0);
-    let turn = units::time_ns(after.in_turn_us as f64 * 1000.0, false);
+    let turn = units::time_ns(after.in_turn_us as f64 * 1000.0, true);
     let text = loop_columns(
         width,
         [
@@ -516,6 +524,17 @@ mod tests {
     fn in_a_narrow_terminal_nothing_is_cut_unseen() {
         insta::assert_snapshot!(within(&look(4), &look(6), 80, 23));
         insta::assert_snapshot!(within(&look(4), &look(6), 60, 23));
+    }
+
+    #[test]
+    fn sockets_of_one_address_are_one_queue() {
+        let mut after = look(6);
+        let mut fuller = after.flows.listeners[0].clone();
+        fuller.waiting = 7;
+        after.flows.listeners.push(fuller);
+        let text = within(&look(4), &after, 80, 23);
+        let queues = text.lines().find(|l| l.starts_with("queues ")).expect("a line of queues");
+        assert!(queues.ends_with(" 127.0.0.1:8080: 7 of 4,096 wait to be accepted (fullest of 2)"), "{text}");
     }
 
     #[test]
