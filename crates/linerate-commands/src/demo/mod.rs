@@ -21,7 +21,7 @@ use crate::args::{DemoArgs, LoadArgs};
 use crate::fault::{CommandFault, Exit};
 use crate::load::{Interrupt, plan as load_plan};
 use crate::terminal;
-use crate::ways::{self, Seen};
+use crate::ways::{self, Limit, Seen};
 
 use self::beside::{ServerThreads, ThreadLoads, Used};
 use self::scenarios::{HUNDRED, REQUESTS, SCENARIOS, Scenario, WAIT, WAITING};
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, CommandFault> {
     let base = base(&format!("http://{}/", server.addr()))?;
     let shown = side_by_side(&SCENARIOS, &base, args.time, &interrupt, &here)?;
     concluded(&shown)?;
-    let answered = shown.answered + hundred(&base, &interrupt)?;
+    let answered = shown.answered + hundred(&base, &interrupt, &here)?;
     let counted = server.stop().requests;
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
@@ -144,7 +144,7 @@ fn against(args: &DemoArgs, url: &str) -> Result<Exit, CommandFault> {
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }
-    hundred(&base, &interrupt)?;
+    hundred(&base, &interrupt, &here)?;
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }
@@ -223,8 +223,9 @@ fn side_by_side(
 }
 
 /// 100 requests on each of 100 connections, as the write-up ran them, and by other ways. Returns how many responses came.
-fn hundred(base: &Plan, interrupt: &Interrupt) -> Result<u64, CommandFault> {
+fn hundred(base: &Plan, interrupt: &Interrupt, here: &Here) -> Result<u64, CommandFault> {
     let mut all = 0;
+    let mut disturbed = false;
     if interrupt.asked() {
         return Ok(all);
     }
@@ -232,7 +233,7 @@ fn hundred(base: &Plan, interrupt: &Interrupt) -> Result<u64, CommandFault> {
     let mut text = format!("\n{} requests:\n", units::count(REQUESTS));
     for scenario in &HUNDRED {
         let plan = Plan { warm_up: Duration::ZERO, ..plan(scenario, base, HUNDRED_AT_MOST) };
-        let (outcome, _) = measure(&plan, (scenario.name, scenario.how), interrupt, &ServerThreads::Unknown)?;
+        let (outcome, used) = measure(&plan, (scenario.name, scenario.how), interrupt, &here.server)?;
         if outcome.interrupted || interrupt.asked() {
             return Ok(all);
         }
@@ -241,18 +242,24 @@ fn hundred(base: &Plan, interrupt: &Interrupt) -> Result<u64, CommandFault> {
         if answered == 0 {
             continue;
         }
+        let others = matches!(seen(scenario, &outcome, used, here).limit(), Limit::Others(_));
+        let mark = if others { " *" } else { "" };
+        disturbed |= others;
         let took = outcome.duration.as_secs_f64();
         let time = |seconds: f64| units::time_us(seconds * 1e6, style.unicode);
         text += &match answered < REQUESTS {
             true => format!(
-                "  {:<18} {:>9}   at its rate: {} in {}\n",
+                "  {:<18} {:>9}   at its rate: {} in {}{mark}\n",
                 scenario.name,
                 time(took * REQUESTS as f64 / answered as f64),
                 units::count(answered),
                 time(took)
             ),
-            false => format!("  {:<18} {:>9}\n", scenario.name, time(took)),
+            false => format!("  {:<18} {:>9}{mark}\n", scenario.name, time(took)),
         };
+    }
+    if disturbed {
+        text += "  * other programs kept client or server from its core: no time to compare\n";
     }
     terminal::print(&text).map(|()| all)
 }
