@@ -50,7 +50,8 @@ fn a_short_run_is_seen_in_steps_of_10_ms() {
     // Times are rounded to milliseconds, bytes are exact.
     assert!((490..=510).contains(&responses(fine)), "{fine}");
     let received: u64 = steps.iter().map(|step| step["bytes_received"].as_u64().unwrap()).sum();
-    assert_eq!(received, 500 * HELLO.len() as u64);
+    // On a busy machine a response may come after the end.
+    assert_eq!(received, common::number(&document, "/requests/answered") * HELLO.len() as u64);
     assert_eq!(steps.last().unwrap()["in_flight"], Value::Null);
     assert!(steps.iter().any(|step| step["client_busy"].is_number()));
     let text = std::fs::read_to_string(csv).unwrap();
