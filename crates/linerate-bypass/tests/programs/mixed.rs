@@ -153,7 +153,7 @@ fn gives_all_back(of: &PackagedServer, workers: usize) {
     let client = of.client(folder.path(), AT);
     let mut processes = wait_for_owners(&server, workers);
     processes.dedup();
-    // What is opened once, by the first connection.
+    // The first connections open what all use.
     mixed(&cable, &client, Duration::from_millis(500));
     let mut levels = vec![HeldByProcesses::when_quiet(&processes)];
     for part in 1..=PARTS {

@@ -408,15 +408,15 @@ impl Lender {
             LendingStep::ToKernel(queues) => (queues, QueueMode::NewToKernel),
             LendingStep::Wait(_) | LendingStep::AskBack(_) => return,
         };
-        if mode == QueueMode::AllButKernels {
-            let first = queues.iter().min().copied().unwrap_or_default();
-            for queue in queues {
-                if let Some(reader) = self.readers.get_mut(*queue as usize) {
-                    *reader = first;
-                }
+        let Some(first) = queues.iter().min() else { return };
+        for queue in queues {
+            if let Some(reader) =
+                self.readers.get_mut(*queue as usize).filter(|_| mode == QueueMode::AllButKernels)
+            {
+                *reader = *first;
             }
+            self.set_mode(*queue, mode);
         }
-        queues.iter().for_each(|queue| self.set_mode(*queue, mode));
     }
 
     fn set_mode(&mut self, queue: u32, mode: QueueMode) {

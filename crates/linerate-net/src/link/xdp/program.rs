@@ -284,7 +284,7 @@ pub(super) fn program(rules: &[Rule], mac: Mac, ours: Ours) -> Vec<u64> {
     message_v6(&mut a, rules, pass, told_v6);
     if let Ours::ToProcesses(maps) = ours {
         flow_of(&mut a, marks, drop);
-        choose(&mut a, maps, (pass, hit, drop));
+        choose(&mut a, maps, pass, hit, drop);
     }
     a.place(hit);
     a.jump(code::JUMP_DIFFERENT_IMM, FRAGMENT, 0, 0, drop);
@@ -399,7 +399,7 @@ fn ports(a: &mut Assembler, from: Reg, peers: i16, ours: i16) {
 
 /// Passes the frames of the kernel's connections on, and notes those that begin. A queue without a socket
 /// has only such. Where the socket gets new connections, one that was the kernel's has ended for its peer.
-fn choose(a: &mut Assembler, maps: SharingMaps, (pass, hit, drop): (Label, Label, Label)) {
+fn choose(a: &mut Assembler, maps: SharingMaps, pass: Label, hit: Label, drop: Label) {
     let (new_to_kernel, unowned, note, redirected, ends) =
         (a.label(), a.label(), a.label(), a.label(), a.label());
     a.load(code::LOAD_U32, SCRATCH, CONTEXT, RECEIVE_QUEUE);
