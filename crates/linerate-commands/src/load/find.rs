@@ -672,7 +672,7 @@ fn gave_way(limit: &Limit, l: &Looked, looks: &[Looked]) -> (&'static str, Strin
     }
     // The quickest that any look found it: what it needs without a queue.
     let quickest = looks.iter().filter(|l| l.outcome.requests.answered > 0).map(responds_in_ns);
-    waited(limit, l, quickest.fold(f64::INFINITY, f64::min), (&at, &cores))
+    waited(limit, l, quickest.fold(f64::INFINITY, f64::min), &at, &cores)
 }
 
 /// Mean time from sent to a good response, nanoseconds.
@@ -696,7 +696,7 @@ fn unanswered(outcome: &Outcome, at: &str) -> String {
 }
 
 /// Nothing that was seen was full: where requests waited.
-fn waited(limit: &Limit, l: &Looked, quickest_ns: f64, (at, cores): (&str, &str)) -> (&'static str, String) {
+fn waited(limit: &Limit, l: &Looked, quickest_ns: f64, at: &str, cores: &str) -> (&'static str, String) {
     let outcome = &l.outcome;
     let sent = outcome.latency.from_sent.percentile_ns(99.0) as f64 / 1e3;
     // A server that responds as quickly as to a few requests has no queue: ours is the queue.
