@@ -199,6 +199,8 @@ pub struct Call {
     /// How long our own thread was ready to run and waited for a processor, from before the call to
     /// after it.
     pub starved: Duration,
+    /// How long anything on this machine waited for a processor meanwhile (PSI), where its kernel tells.
+    pub contended: Option<Duration>,
     /// For a response that ends with its connection: how long after its last byte the peer closed
     /// that.
     pub closed_after: Option<Duration>,

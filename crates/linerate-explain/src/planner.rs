@@ -584,7 +584,7 @@ impl Planner {
     /// The symptom that remains when no cause was found.
     fn complaint(&self) -> Option<String> {
         let record = &self.record;
-        let observed: Vec<&Call> = record.observed().collect();
+        let observed: Vec<&Call> = record.looked_at().collect();
         let failed: Vec<_> = observed.iter().filter_map(|c| c.failed()).collect();
         if observed.is_empty() {
             return Some("no call was made".to_owned());
@@ -622,7 +622,10 @@ impl Planner {
                 say(record.rtt_ms())
             ));
         }
-        let total = if contended { record.quickest(|c| c.total) } else { record.typical(|c| c.total) };
+        // While nothing waited for a processor, that is no reason.
+        let alone = |c: &Call| c.total.saturating_sub(c.contended.unwrap_or(c.total));
+        let quickest = || record.quickest(|c| c.total).max(record.typical(alone));
+        let total = if contended { quickest() } else { record.typical(|c| c.total) };
         // The time of a large body is the path's rate; without one, time beyond some round trips
         // wants a reason.
         let opening = record.typical(Call::tls_took);
@@ -717,10 +720,10 @@ fn doubts(record: &Record) -> Vec<String> {
             doubts.push(slow.words);
         }
     }
-    let failed = record.observed().filter(|c| c.failed().is_some()).count();
-    if failed > 0 {
-        let words = record.observed().find_map(|c| c.failed()).map(|f| f.words.clone()).unwrap_or_default();
-        doubts.push(format!("{failed} of {} calls failed: {words}", record.observed().count()));
+    let failures: Vec<_> = record.looked_at().filter_map(|c| c.failed()).collect();
+    if let Some(failure) = failures.first() {
+        let of = record.looked_at().count();
+        doubts.push(format!("{} of {of} calls failed: {}", failures.len(), failure.words));
     }
     doubts
 }

@@ -335,6 +335,12 @@ impl Record {
         self.calls().filter(|(p, _)| p.experiment == Experiment::Observe).map(|(_, c)| c)
     }
 
+    /// The same, and those at random times.
+    pub fn looked_at(&self) -> impl Iterator<Item = &Call> {
+        let kinds = [Experiment::Observe, Experiment::Scattered];
+        self.calls().filter(move |(p, _)| kinds.contains(&p.experiment)).map(|(_, c)| c)
+    }
+
     /// The answered calls that are explained: on a kept connection where the server keeps it, else
     /// on new ones.
     pub fn group(&self) -> Vec<&Call> {

@@ -19,6 +19,7 @@ use crate::rule::{AGAIN, Cause, Judged, Judgement, Rule, excluded};
 use crate::signs::pace::{self, PausePace};
 use crate::signs::wait::{WORK_MS, beyond_rtt};
 use crate::signs::{at_once, by_connection, congestion, pieces, scattered};
+use crate::stats::median;
 use crate::times::CallPart;
 use crate::verdict::Verdict;
 use crate::words::say;
@@ -141,9 +142,8 @@ const FEW_TIMES: f64 = 3.0;
 /// may have been before it began.
 const QUICKEST: usize = 3;
 
-/// The least that any call waited beyond a round trip, less what we waited for a processor in it, and of
-/// how many calls that is. Work is in all of them, whatever else this machine does.
-fn least_wait(record: &Record) -> (f64, usize) {
+/// Calls with nothing changed that would make them wait for something else.
+fn plain_calls(record: &Record) -> Vec<&Call> {
     let alike = |p: &CallProbe| {
         let soon = p.experiment == Experiment::Paced && p.arm == pace::SOON;
         let plain = matches!(
@@ -152,13 +152,55 @@ fn least_wait(record: &Record) -> (f64, usize) {
         );
         soon || plain && p.arm == 0
     };
-    let calls = record.calls().filter(|(p, c)| alike(p) && c.answer().is_some() && !c.lossy());
-    let mut waits: Vec<(f64, f64)> = calls.map(|(_, c)| (ms(c.wait_for_whole()), ms(c.starved))).collect();
+    record.calls().filter(|(p, c)| alike(p) && c.answer().is_some() && !c.lossy()).map(|(_, c)| c).collect()
+}
+
+/// What none of these calls explains by a processor that somebody else had, milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct OwnWait {
+    /// The least that any of them waited beyond a round trip, less what we waited for a processor in it.
+    /// Work is in all of them, whatever else this machine does.
+    least: f64,
+    /// What they waited in the middle, less all the time in which anything on this machine waited for a
+    /// processor: whoever that was, the rest of the wait has another reason.
+    alone: f64,
+    /// How many they are.
+    calls: usize,
+}
+
+impl OwnWait {
+    fn most(self) -> f64 {
+        self.least.max(self.alone)
+    }
+
+    fn in_words(self) -> String {
+        if self.alone > self.least {
+            return format!(
+                "{} calls waited {} in the middle beyond a round trip while nothing on this machine waited for a processor",
+                self.calls,
+                say(self.alone)
+            );
+        }
+        format!(
+            "of {} calls none had its response sooner than {} after a round trip, less what it waited for a processor",
+            self.calls,
+            say(self.least)
+        )
+    }
+}
+
+fn own_wait(record: &Record) -> OwnWait {
+    let calls = plain_calls(record);
+    let mut waits: Vec<(f64, f64)> = calls.iter().map(|c| (ms(c.wait_for_whole()), ms(c.starved))).collect();
     waits.sort_by(|a, b| a.0.total_cmp(&b.0));
     let most = waits.first().map_or(0.0, |w| w.0);
     let least =
         waits.iter().take(QUICKEST).map(|(wait, starved)| (wait - starved).min(most)).fold(0.0, f64::max);
-    ((least - record.rtt_ms()).max(0.0), waits.len())
+    let apart: Option<Vec<f64>> =
+        calls.iter().map(|c| Some(ms(c.wait_for_whole().saturating_sub(c.contended?)))).collect();
+    let alone = apart.filter(|apart| apart.len() >= ENOUGH_CALLS).map_or(0.0, |apart| median(&apart));
+    let [least, alone] = [least, alone].map(|wait| (wait - record.rtt_ms()).max(0.0));
+    OwnWait { least, alone, calls: waits.len() }
 }
 
 /// A pause in the middle of the response that no round trip explains and no acknowledgement moves.
@@ -201,7 +243,7 @@ const TIMER_NEAR: f64 = 0.01;
 /// All calls wait the same, and that is a time that people set.
 fn timer(calls: &[&Call]) -> Option<String> {
     let waits: Vec<f64> = calls.iter().map(|c| ms(c.wait)).collect();
-    let middle = crate::stats::median(&waits);
+    let middle = median(&waits);
     let whole = (middle / TIMER_MS).round() * TIMER_MS;
     let all =
         waits.len() >= 3 && whole > 0.0 && waits.iter().all(|w| (w - whole).abs() <= TIMER_NEAR * whole);
@@ -220,14 +262,14 @@ fn beside(record: &Record, calls: &[&Call], mut verdict: Verdict) -> Verdict {
     if let Some(served) = at_once::served(record) {
         verdict = verdict.saying(format!(
             "it serves {served} at once: a call alone takes {}, and call {} waits until one of them has ended",
-            say(crate::stats::median(&at_once::alone(record))),
+            say(median(&at_once::alone(record))),
             served + 1
         ));
     } else if let Some((alone, together)) = at_once::both(record) {
         verdict = verdict.saying(format!(
             "a call alone takes {}, one of several at once {} in the middle",
-            say(crate::stats::median(&alone)),
-            say(crate::stats::median(&together))
+            say(median(&alone)),
+            say(median(&together))
         ));
     }
     if let Some(timer) = timer(calls) {
@@ -242,11 +284,15 @@ fn beside(record: &Record, calls: &[&Call], mut verdict: Verdict) -> Verdict {
 /// Calls at random times wait at least half as long: it is not the pace.
 fn waits_at_random(record: &Record, before: f64) -> bool {
     let waits: Vec<f64> = scattered::all(record).iter().map(|a| a.wait).collect();
-    !waits.is_empty() && crate::stats::median(&waits) - record.rtt_ms() >= before / 2.0
+    !waits.is_empty() && median(&waits) - record.rtt_ms() >= before / 2.0
 }
 
-/// Why the least of all calls' waits does not tell, on a busy machine.
-fn among_others(record: &Record, within: f64, (least, calls): (f64, usize)) -> Option<String> {
+/// Why the calls' own waits do not tell, on a busy machine.
+fn among_others(record: &Record, within: f64, own: OwnWait) -> Option<String> {
+    if own.alone >= WORK_MS {
+        return None;
+    }
+    let OwnWait { least, calls, .. } = own;
     let paused = if within > 0.0 { record.quickest(|c| c.receive).min(within) } else { 0.0 };
     let enough = calls >= ENOUGH_CALLS || least + paused >= FEW_TIMES * WORK_MS;
     (least + paused < WORK_MS || !enough).then(|| {
@@ -328,12 +374,12 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
         ));
     }
     // Where programs compete for this machine's processors, a server on it waits for one in some calls.
-    let bounded = (!limited && record.is_contended()).then(|| least_wait(record));
-    if let Some(unclear) = bounded.and_then(|bounded| among_others(record, within, bounded)) {
+    let bounded = (!limited && record.is_contended()).then(|| own_wait(record));
+    if let Some(unclear) = bounded.and_then(|own| among_others(record, within, own)) {
         return Judgement::Open(unclear);
     }
-    if let Some((least, _)) = bounded {
-        before = before.min(least);
+    if let Some(own) = bounded {
+        before = before.min(own.most());
     }
     let work = before + within;
     if judged.hides_it() {
@@ -342,14 +388,9 @@ fn judge(record: &Record, judged: &Judged<'_>) -> Judgement {
     let words = in_words(record, apart_ms(record, judged), before, within);
     let grounds = match bounded {
         // The kernel's count of what each call waited for a processor is taken off.
-        Some((least, made)) => Grounds::Counted {
-            words: format!(
-                "on a busy machine: of {made} calls none had its response sooner than {} after a round trip, less what it waited for a \
-                 processor; {words}",
-                say(least)
-            ),
-            share: 0.0,
-        },
+        Some(own) => {
+            Grounds::Counted { words: format!("on a busy machine: {}; {words}", own.in_words()), share: 0.0 }
+        }
         None => Grounds::Seen { words, alone: true },
     };
     let verdict = beside(record, &calls, Verdict::new(&CAUSE, work, grounds));

@@ -50,7 +50,7 @@ impl Clocked {
 }
 
 /// Time in which something waited for a processor (PSI).
-fn stalled() -> Option<Duration> {
+pub(super) fn stalled() -> Option<Duration> {
     let text = fs::read_to_string("/proc/pressure/cpu").ok()?;
     pressure(&text)
 }

@@ -642,6 +642,7 @@ impl Hands<'_> {
         let overflows = exchange::overflows(to);
         let before = self.process.as_ref().map(process::ProcessCounters::look);
         let drops = self.loses.load(Ordering::Relaxed).then(drops::Drops::now);
+        let stalled = machine::stalled();
         let starved = exchange::waited_here();
         let (mut call, wire) = match kept {
             Some(kept) => exchange::again(kept, &plan, self.end),
@@ -658,11 +659,12 @@ impl Hands<'_> {
             }),
         };
         call.starved = exchange::waited_here().saturating_sub(starved);
+        call.contended = stalled.and_then(|before| Some(machine::stalled()?.saturating_sub(before)));
         self.loses.fetch_or(call.lossy(), Ordering::Relaxed);
         call.drops_here = drops.map(|before| drops::Drops::now().since(&before));
         if call.answer().is_some_and(|a| a.endless) {
             // The rest of an endless response is not part of the call, nor are waits for a processor during it.
-            call.starved = Duration::ZERO;
+            (call.starved, call.contended) = (Duration::ZERO, None);
         }
         call.overflows = exchange::overflows(to).saturating_sub(overflows);
         call.queue_full = call.overflows > 0 && exchange::queue_full(to);

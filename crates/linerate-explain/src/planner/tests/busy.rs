@@ -180,6 +180,41 @@ fn work(waits: &[f64]) -> Judgement {
     Judgements::new(&record, &causes::ALL).of("server-think").clone()
 }
 
+/// A server whose work takes 5 to 90 ms on a machine where something waits for a processor most of the time:
+/// the least of its waits tells nothing, and the time in which nothing waited does.
+#[test]
+fn work_of_any_length_shows_while_nothing_waits_for_a_processor() {
+    let judged = |contended: f64| {
+        let mut lived = Lived::new(World { pressure: PRESSURE, ..World::default() }, 1);
+        let mut planner = Planner::new(settings());
+        let mut n = 0;
+        while let Some(probe) = planner.poll_probe(t(lived.now)) {
+            let mut seen = lived.make(&probe, &settings());
+            let calls = match &mut seen {
+                Observation::Call(call) => std::slice::from_mut(&mut **call),
+                Observation::Scattered(calls) => calls.as_mut_slice(),
+                _ => &mut [],
+            };
+            for call in calls {
+                n += 1;
+                let work = f64::from([5, 90, 31, 16, 48, 24, 70][n % 7]);
+                call.wait += t(work);
+                call.total += t(work);
+                call.contended = Some(call.total.mul_f64(contended));
+            }
+            planner.under_pressure(PRESSURE);
+            planner.handle_observation(probe, seen);
+        }
+        planner.diagnose()
+    };
+    let apart = judged(0.4);
+    assert_eq!(ids(&apart).first(), Some(&"server-think"), "{apart:#?}");
+    let words = apart.causes[0].evidence().join(" ");
+    assert!(words.contains("while nothing on this machine waited for a processor"), "{words}");
+    let unclear = judged(1.0);
+    assert!(!ids(&unclear).contains(&"server-think"), "{unclear:#?}");
+}
+
 /// A call of 10.4 ms, the only one of several that had an answer, on a machine where builds ran.
 #[test]
 fn one_slow_call_alone_is_no_work() {

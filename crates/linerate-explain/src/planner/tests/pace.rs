@@ -247,3 +247,30 @@ fn each_slow_call_is_judged_by_its_own_starvation() {
     let starved = judged(54.0, 0.0);
     assert_eq!(starved.whole, Whole::Healthy, "it was we who waited: {starved:#?}");
 }
+
+/// A server that drops one call in five: those at random times tell, where one of the first look may be a
+/// hiccup.
+#[test]
+fn calls_that_fail_at_random_times_are_no_health() {
+    let judged = |every: usize| {
+        let mut lived = Lived::new(World::default(), 1);
+        let mut planner = Planner::new(settings());
+        while let Some(probe) = planner.poll_probe(t(lived.now)) {
+            let mut seen = lived.make(&probe, &settings());
+            if let Observation::Scattered(calls) = &mut seen {
+                for call in calls.iter_mut().step_by(every) {
+                    let words = "the server closed the connection without an answer".to_owned();
+                    call.end = Some(Err(Failure { stage: CallStage::Wait, why: Why::ClosedEarly, words }));
+                }
+            }
+            planner.handle_observation(probe, seen);
+        }
+        planner.diagnose()
+    };
+    let drops = judged(5);
+    assert_eq!(drops.whole, Whole::Inconclusive, "{drops:#?}");
+    assert!(drops.limits[0].contains("6 of 41 calls failed"), "{:?}", drops.limits);
+    let once = judged(100);
+    assert_eq!(once.whole, Whole::Healthy, "{once:#?}");
+    assert!(once.limits.iter().any(|limit| limit.contains("1 of 41 calls failed")), "{:?}", once.limits);
+}
