@@ -59,7 +59,7 @@ class ProxyError(ConnectError):
     status: Optional[int]
 
 class Timeout(Error, TimeoutError):
-    phase: Literal["queue", "first byte", "response"]
+    phase: Literal["queue", "limit", "first byte", "response"]
 
 class Failed(Error):
     failure: str

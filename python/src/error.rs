@@ -56,6 +56,7 @@ fn convert(py: Python<'_>, error: client::Error) -> PyResult<PyErr> {
         client::Error::Timeout { phase, .. } => {
             let phase = match phase {
                 Phase::Queue => "queue",
+                Phase::Limit => "limit",
                 Phase::FirstByte => "first byte",
                 Phase::Response => "response",
             };

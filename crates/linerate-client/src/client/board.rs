@@ -3,7 +3,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Wake, Waker};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -13,6 +12,7 @@ use tokio::sync::Semaphore;
 use super::calls::{Done, News};
 use super::cell::StreamCell;
 use super::error::{Error, ErrorDetail};
+use super::options::RequestOptions;
 use super::statistics::Statistics;
 use super::waiting::Waiter;
 
@@ -21,8 +21,8 @@ pub(super) type CallResult = Result<Response<Bytes>, Error>;
 
 /// A request of a caller to the driver.
 pub(super) enum Command {
-    /// A caller waits for a place, and how long if that is not the client's own time-out.
-    Wait(Weak<Waiter>, Option<Duration>),
+    /// A caller waits for a place, with the options of its request.
+    Wait(Weak<Waiter>, RequestOptions),
     /// With the time at which the call was handed over, if that was not just now.
     Submit(u64, Request<Bytes>, Option<Time>),
     /// The response goes to the caller as it comes, and the request's body may follow: its length, if that is known.

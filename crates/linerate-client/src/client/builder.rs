@@ -237,6 +237,10 @@ impl Builder {
         self
     }
 
+    pub(super) fn call_timeout(&self) -> Duration {
+        self.options.timeout
+    }
+
     /// Whether its URL can be spoken with at all by its protocol: HTTP/3 needs `https`.
     pub(super) fn is_possible(&self) -> bool {
         self.options.protocol != Protocol::Http3 || !self.url.starts_with("http:")

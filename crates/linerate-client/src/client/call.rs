@@ -29,11 +29,6 @@ enum CallState {
     Over,
 }
 
-/// The time of its own that a request has.
-pub(super) fn own_timeout(request: &Request<Bytes>) -> Option<Duration> {
-    request.extensions().get::<RequestOptions>()?.timeout
-}
-
 /// A call: a future of its response. Dropping it gives the call up: a request that has not left never does, and the response to one that
 /// has is read and discarded.
 #[must_use = "a call is sent when its future is polled"]
@@ -143,7 +138,7 @@ impl Future for ResponseFuture {
                 match Arc::clone(&shared.places).try_acquire_owned() {
                     Ok(permit) => this.submit(request, (permit, None), cx),
                     Err(_) => {
-                        let place = PlaceWait::new(shared, own_timeout(&request));
+                        let place = PlaceWait::new(shared, RequestOptions::of(&request));
                         this.state = CallState::Waits(request, place);
                         self.poll(cx)
                     }

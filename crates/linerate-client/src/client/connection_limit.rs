@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
+
+use linerate_net::Time;
 
 /// Connections of several clients, at most. None is refused its share (the limit divided by the clients that use or
 /// want connections, 1 at least) for long: who has more gives some up, idle ones first.
@@ -188,6 +191,40 @@ impl Drop for LimitedConnections {
         let wakers = shares.readmitted(self.limit.most);
         drop(shares);
         wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// When calls waited because the limit was reached: the last time, which may go on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LimitWait {
+    since: Time,
+    /// [`Time::NEVER`] while it goes on.
+    until: Time,
+}
+
+impl Default for LimitWait {
+    fn default() -> LimitWait {
+        LimitWait { since: Time::NEVER, until: Time::ZERO }
+    }
+}
+
+impl LimitWait {
+    pub(super) fn note(&mut self, is_reached: bool, now: Time) {
+        match (self.goes_on(), is_reached) {
+            (false, true) => *self = LimitWait { since: now, until: Time::NEVER },
+            (true, false) => self.until = now,
+            _ => {}
+        }
+    }
+
+    /// Whether calls wait for the limit now.
+    pub(super) fn goes_on(&self) -> bool {
+        self.until == Time::NEVER
+    }
+
+    /// How much of the time from `from` to `to` it took.
+    pub(super) fn part_of(&self, from: Time, to: Time) -> Duration {
+        self.until.min(to) - self.since.max(from)
     }
 }
 

@@ -163,6 +163,9 @@ pub struct Unknown {
 pub enum Phase {
     /// For a place on a connection.
     Queue,
+    /// For a place too, while a [`Hosts`](super::Hosts) had as many connections or origins as it may have, all of them in
+    /// use.
+    Limit,
     /// For the first byte of the response.
     FirstByte,
     /// For the whole response.
@@ -269,7 +272,7 @@ impl Error {
     pub fn is_unsent(&self) -> bool {
         match self {
             Error::Request(_) | Error::Connect(_) | Error::Proxy { .. } => true,
-            Error::Timeout { phase, .. } => *phase == Phase::Queue,
+            Error::Timeout { phase, .. } => matches!(phase, Phase::Queue | Phase::Limit),
             _ => false,
         }
     }
@@ -284,6 +287,10 @@ impl fmt::Display for Error {
             Error::Timeout { phase: Phase::Queue, .. } => {
                 f.write_str("timeout: no connection had a place for the request")
             }
+            Error::Timeout { phase: Phase::Limit, .. } => f.write_str(
+                "timeout: all connections that Hosts may have were in use\nhint: raise connections() or origins() of its \
+                 builder, or lower the timeout of the calls that keep them",
+            ),
             Error::Timeout { phase: Phase::FirstByte, .. } => {
                 f.write_str("timeout: the response did not begin")
             }

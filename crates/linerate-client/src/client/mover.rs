@@ -198,9 +198,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
         let now = self.calls.transport().now();
         for command in self.commands.drain(..) {
             match command {
-                Command::Wait(waiter, timeout) => {
-                    self.waits.add(waiter, timeout.unwrap_or(self.timeout), now);
-                }
+                Command::Wait(waiter, own) => self.waits.add(waiter, own.left(self.timeout), now),
                 Command::Submit(id, request, since) => {
                     self.calls.submit(id, request, since.unwrap_or(now));
                 }

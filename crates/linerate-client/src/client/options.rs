@@ -55,6 +55,8 @@ pub enum Protocol {
 pub struct RequestOptions {
     /// From handing the request over to its whole response, instead of the client's.
     pub timeout: Option<Duration>,
+    /// How much of its time was over before its client got it.
+    pub(super) waited: Duration,
 }
 
 impl RequestOptions {
@@ -64,6 +66,15 @@ impl RequestOptions {
     pub fn timeout(mut self, timeout: Duration) -> RequestOptions {
         self.timeout = Some(timeout);
         self
+    }
+
+    pub(super) fn of<B>(request: &http::Request<B>) -> RequestOptions {
+        request.extensions().get().copied().unwrap_or_default()
+    }
+
+    /// The time that it has left, where `usual` is the client's.
+    pub(super) fn left(self, usual: Duration) -> Duration {
+        self.timeout.unwrap_or(usual).saturating_sub(self.waited)
     }
 }
 

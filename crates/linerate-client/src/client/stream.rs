@@ -16,12 +16,12 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::board::{Command, SharedBoard};
 use super::body::Body;
-use super::call::own_timeout;
 use super::calls::Trailers;
 use super::cell::StreamCell;
 use super::error::{Error, ErrorDetail};
 use super::inner::Inner;
 use super::limits::STREAMED_MARK;
+use super::options::RequestOptions;
 use super::waiting::PlaceWait;
 
 /// The body of a request that is a stream, and its length if that is known.
@@ -124,7 +124,7 @@ where
                     if let Err(error) = this.client.start() {
                         return Poll::Ready(Err(error));
                     }
-                    let place = PlaceWait::new(&this.client.shared, own_timeout(&request));
+                    let place = PlaceWait::new(&this.client.shared, RequestOptions::of(&request));
                     this.state = StreamingState::Waits(request, upload, place);
                 }
                 StreamingState::Waits(request, upload, mut place) => match place.poll(cx) {

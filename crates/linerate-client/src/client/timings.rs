@@ -18,6 +18,8 @@ pub struct Timings {
     pub queue: Duration,
     /// Within it, looking the server's name up, if that ended after the call was handed over.
     pub dns: Option<Duration>,
+    /// Within it, for a connection or an origin of a [`Hosts`](super::Hosts) that had as many as it may have, all in use.
+    pub limited: Duration,
     /// TCP's handshake, if the connection carried nothing before. Over QUIC it contains that of TLS.
     pub connect: Option<Duration>,
     /// The handshake of TLS, likewise; `None` over QUIC.
@@ -56,6 +58,8 @@ pub(super) struct FinalUri(pub(super) http::Uri);
 pub enum Why {
     /// It waited for a place on a connection.
     Place,
+    /// It waited while a [`Hosts`](super::Hosts) had as many connections or origins as it may have.
+    Limit,
     /// It waited for a new connection, or for the server's name.
     Connecting,
     /// Its connection was lost, and it was sent again.
@@ -90,6 +94,7 @@ impl Timings {
     fn queue_reason(&self) -> Why {
         let opening = [self.dns, self.connect, self.tls].into_iter().flatten().sum::<Duration>();
         match self.attempts {
+            _ if self.limited > self.queue / 2 => Why::Limit,
             0 | 1 if opening > self.queue / 2 => Why::Connecting,
             0 | 1 => Why::Place,
             _ => Why::SentAgain,
@@ -103,6 +108,12 @@ impl fmt::Display for Timings {
         let Timings { queue, behind, server, receive, total, .. } = self;
         match self.why() {
             Why::Place => write!(f, "{queue:.1?} of {total:.1?}: waited for a place on a connection"),
+            Why::Limit => {
+                write!(
+                    f,
+                    "{queue:.1?} of {total:.1?}: waited while all connections that Hosts may have were in use"
+                )
+            }
             Why::Connecting => {
                 let by = if self.is_quic() { " by QUIC" } else { "" };
                 write!(f, "{queue:.1?} of {total:.1?}: waited for a new connection{by}")

@@ -12,6 +12,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 
 use super::board::{Command, SharedBoard};
 use super::error::{Error, Phase};
+use super::options::RequestOptions;
 
 type Acquire = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
 
@@ -39,10 +40,10 @@ pub(super) struct PlaceWait {
 }
 
 impl PlaceWait {
-    /// `timeout`: how long the caller waits, if that is not the client's own time-out.
-    pub(super) fn new(shared: &SharedBoard, timeout: Option<Duration>) -> PlaceWait {
+    /// `own`: the options of the request.
+    pub(super) fn new(shared: &SharedBoard, own: RequestOptions) -> PlaceWait {
         let waiter = Arc::<Waiter>::default();
-        shared.command(Command::Wait(Arc::downgrade(&waiter), timeout));
+        shared.command(Command::Wait(Arc::downgrade(&waiter), own));
         PlaceWait { acquire: Box::pin(Arc::clone(&shared.places).acquire_owned()), waiter }
     }
 

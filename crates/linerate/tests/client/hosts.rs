@@ -54,7 +54,7 @@ async fn an_origin_that_is_in_use_keeps_its_place() {
     let soon = RequestOptions::default().timeout(Duration::from_millis(50));
     let request = Request::get(format!("{}/b", other.url())).extension(soon).body(Bytes::new()).unwrap();
     let error = hosts.send(request).await.unwrap_err();
-    assert!(matches!(error, Error::Timeout { phase: Phase::Queue, .. }), "{error}");
+    assert!(matches!(error, Error::Timeout { phase: Phase::Limit, .. }), "{error}");
     let next = tokio::spawn(hosts.get(&format!("{}/b", other.url())));
     waits.abort();
     assert_eq!(next.await.unwrap().unwrap().body(), "/b", "the place is free again");

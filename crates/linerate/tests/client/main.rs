@@ -13,6 +13,7 @@ mod metrics;
 mod runner;
 mod secure;
 mod server;
+mod shared_limit;
 mod streaming;
 mod tunnels;
 

@@ -17,14 +17,14 @@ use crate::secure::{secure, secure_with};
 
 /// What a proxy does with a connection.
 #[derive(Clone, Copy)]
-enum Tunnel {
+pub(crate) enum Tunnel {
     /// It passes that many bytes of the server, and cuts.
     Passes(usize),
     Says(&'static str),
 }
 
 /// A proxy for CONNECT alone; `does` decides of each connection.
-fn proxy(does: impl Fn(usize) -> Tunnel + Send + 'static) -> String {
+pub(crate) fn proxy(does: impl Fn(usize) -> Tunnel + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {

@@ -196,7 +196,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             let holds_up = sent.filter(|conn| !call.begun && self.pool.get_mut(*conn).is_some_and(is_oldest));
             self.forget(&call);
             self.done.push(match sent {
-                None => call.fail(Error::timeout(Phase::Queue)),
+                None => call.fail(Error::timeout(self.phase_of_waiting())),
                 Some(_) if call.nature.idempotent => call.fail(Error::timeout(Phase::Response)),
                 Some(_) => call.unknown("the response was not whole in time"),
             });
@@ -205,6 +205,10 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 self.lose(conn, &Loss::TimedOut, now);
             }
         }
+    }
+
+    fn phase_of_waiting(&self) -> Phase {
+        if self.limit_wait.goes_on() { Phase::Limit } else { Phase::Queue }
     }
 
     fn sweep_queues(&mut self, now: Time) {
@@ -218,7 +222,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         }
         for id in late {
             let was_sent = self.calls.get(id).is_some_and(|call| call.sent.is_some());
-            let phase = if was_sent { Phase::Response } else { Phase::Queue };
+            let phase = if was_sent { Phase::Response } else { self.phase_of_waiting() };
             self.end(id, Err(Error::timeout(phase)));
         }
     }

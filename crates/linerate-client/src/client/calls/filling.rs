@@ -543,6 +543,10 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             // That the server cannot take it changes nothing.
             let _ = self.frames.hand_over(pipe.conn, &mut self.transport);
         }
+        if self.limited.is_some() && how == Close::AfterPeer {
+            // Another client has its place already: a server that does not close first must not keep it open.
+            how = Close::Now;
+        }
         self.transport.close(pipe.conn, how);
     }
 }

@@ -48,9 +48,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// Opens a connection to the alternative. Says whether it is being opened.
     pub(super) fn open_alternative(&mut self, now: Time) -> bool {
-        let Some((to, number)) = self.second_way.next().filter(|_| self.takes_another()) else {
+        let Some((to, number)) = self.second_way.next() else { return false };
+        let is_first = !self.second_way.is_used;
+        if !(if is_first { self.takes_one_beside(now) } else { self.takes_another() }) {
             return false;
-        };
+        }
         let options = ConnectOptions { profile: BY_QUIC, ..ConnectOptions::default() };
         match self.transport.connect(to, &options) {
             Ok(conn) => {

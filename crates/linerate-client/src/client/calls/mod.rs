@@ -53,7 +53,7 @@ use self::response::{HeadReader, PartialResponse, PipeTimes, Reader, ReadingRule
 use self::second_way::SecondWay;
 use self::table::{CallTable, OpenCall, Terms, Unanswered};
 use super::connection::{ConnectionInfo, ConnectionTls};
-use super::connection_limit::LimitedConnections;
+use super::connection_limit::{LimitWait, LimitedConnections};
 use super::error::{Error, Phase};
 use super::limits::{DEPTH, LEAVING, PIPES, SLOW_FACTOR, SLOW_LEAST, SWEEP_LEAST, SWEEP_MOST, WORTH_A_PIPE};
 use super::meter::Meter;
@@ -183,6 +183,7 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     second_way: SecondWay,
     /// Where several clients share a limit.
     limited: Option<LimitedConnections>,
+    limit_wait: LimitWait,
     /// All addresses have failed since they were looked up, and none was reached.
     unreached: bool,
     /// The server keeps connections open: requests may follow each other (RFC 9112 section 9.3.2).
@@ -264,6 +265,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             round: Round::default(),
             second_way,
             limited: None,
+            limit_wait: LimitWait::default(),
             unreached: false,
             persistent: false,
             connects_failed: 0,
@@ -310,11 +312,13 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     fn terms(&mut self, request: &Request<Bytes>, accepted: Time) -> Terms {
         let mut terms =
             Terms { accepted, timeout: self.options.timeout, is_own: false, order: self.statistics.calls };
-        if !request.extensions().is_empty()
-            && let Some(timeout) = request.extensions().get::<RequestOptions>().and_then(|own| own.timeout)
-        {
-            (terms.timeout, terms.is_own) = (timeout, true);
-            self.next_own = self.next_own.min(accepted + timeout);
+        if !request.extensions().is_empty() {
+            let own = RequestOptions::of(request);
+            terms.accepted = Time::from_nanos(accepted.nanos_since(Time::ZERO + own.waited));
+            if let Some(timeout) = own.timeout {
+                (terms.timeout, terms.is_own) = (timeout, true);
+                self.next_own = self.next_own.min(terms.accepted + timeout);
+            }
         }
         terms
     }
@@ -555,6 +559,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             in_use,
             options,
             lookup,
+            limit_wait,
             ..
         } = self;
         let (mut streams, mut waits_since, mut version) = (false, None, Version::HTTP_11);
@@ -574,7 +579,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             true => pool.get_mut(conn).map(|pipe| (pipe.beside.times, pipe.beside.progress)),
             false => None,
         };
-        let lookup = *lookup;
+        let (lookup, limit_wait) = (*lookup, *limit_wait);
         let connection = pool.get_mut(conn).and_then(|pipe| pipe.beside.connection());
         let mut reader = Reader {
             rules,
@@ -590,6 +595,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             times,
             connection,
             lookup,
+            limit_wait,
         };
         let before = reader.done.len();
         let received = pool.receive(data, now, transport, &mut reader);

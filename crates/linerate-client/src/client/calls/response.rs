@@ -11,10 +11,11 @@ use linerate_net::Time;
 use super::streamed::News;
 use super::table::{CallTable, Done, OpenCall, Unanswered};
 use crate::client::connection::ConnectionInfo;
+use crate::client::connection_limit::LimitWait;
 use crate::client::error::{Error, FailedPart};
 use crate::client::limits::{HEADS_KEPT, NAMES_KEPT, RESERVED_BODY, TRAILERS};
 use crate::client::meter::Meter;
-use crate::client::options::CallOptions;
+use crate::client::options::{CallOptions, RequestOptions};
 use crate::client::timings::Timings;
 use crate::conversation::{Alike, Responses, Settle, Settled, Turn, Whole, Whose};
 use crate::{Failure, Resend, Run};
@@ -230,6 +231,7 @@ pub(super) struct Reader<'a> {
     pub(super) connection: Option<ConnectionInfo>,
     /// The last lookup of the server's name: how long it took, and when it ended.
     pub(super) lookup: Option<(Duration, Time)>,
+    pub(super) limit_wait: LimitWait,
 }
 
 /// What calls are told of their connection.
@@ -300,13 +302,14 @@ impl Reader<'_> {
         let (pipe, next_since) = self.times.as_mut()?;
         let next = std::mem::replace(next_since, self.now);
         let (call, is_reused) = (self.calls.get(id)?, std::mem::replace(&mut pipe.is_reused, true));
-        let sent = call.sent?;
+        let (sent, waited) = (call.sent?, RequestOptions::of(&call.request).waited);
         let first_byte = first_byte.unwrap_or(self.now);
         let next = if streams { sent } else { next.max(sent).min(first_byte) };
         let is_new = |time: Duration| (!is_reused && !time.is_zero()).then_some(time);
         Some(Timings {
             queue: sent - call.accepted,
             dns: self.lookup.filter(|(_, at)| !is_reused && *at >= call.accepted).map(|(took, _)| took),
+            limited: waited + self.limit_wait.part_of(call.accepted + waited, sent),
             connect: is_new(pipe.connect),
             tls: is_new(pipe.tls),
             behind: next - sent,

@@ -23,6 +23,31 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.limited.as_ref().is_none_or(LimitedConnections::take)
     }
 
+    /// Whether the limit has room for a connection beside those that calls take, which is counted then. If it has none, one
+    /// of those makes room, unless it is the only one.
+    pub(super) fn takes_one_beside(&mut self, now: Time) -> bool {
+        if self.takes_another() {
+            return true;
+        }
+        let pipes = (0..self.pool.slots()).filter_map(|slot| Some((slot, self.pool.at(slot)?)));
+        let usable = pipes.filter(|(_, pipe)| pipe.established && pipe.beside.alternative.is_none());
+        let loads: Vec<_> =
+            usable.map(|(at, pipe)| (pipe.conversation.in_flight(), at, pipe.given_up)).collect();
+        let is_leaving = loads.iter().any(|(_, _, given_up)| *given_up);
+        let Some((in_flight, slot, _)) = loads.iter().min().filter(|_| loads.len() > 1 && !is_leaving) else {
+            return false;
+        };
+        let Some(pipe) = self.pool.at_mut(*slot) else { return false };
+        if *in_flight > 0 {
+            pipe.take_no_more();
+            return false;
+        }
+        let conn = pipe.conn;
+        self.close_idle(conn);
+        self.settle_limit(now);
+        self.takes_another()
+    }
+
     /// Whether the limit is reached.
     pub(super) fn is_limited(&self) -> bool {
         self.limited.as_ref().is_some_and(LimitedConnections::is_full)
@@ -33,6 +58,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let Some(limited) = &self.limited else { return };
         let wants = self.wants_of_limit();
         let mut given_up = limited.settle(self.pool.opening.open(), self.idle_pipes(), wants);
+        self.limit_wait.note(wants > 0 && limited.is_full(), now);
         if given_up == GivenUp::default() {
             return;
         }

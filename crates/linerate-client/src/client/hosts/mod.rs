@@ -27,9 +27,9 @@ use self::table::{OriginLease, OriginTable};
 use super::body::{Body, BoxError};
 use super::builder::Builder;
 use super::connection_limit::ConnectionLimit;
-use super::error::{Error, Phase};
+use super::error::Error;
 use super::get;
-use super::limits::{ORIGINS, RESPONSE_TIME};
+use super::limits::ORIGINS;
 use super::options::RequestOptions;
 use super::service::service;
 use super::timings::FinalUri;
@@ -89,7 +89,8 @@ pub struct HostsBuilder {
 
 impl HostsBuilder {
     /// How the client of each origin is set up: connections, timeouts, what is trusted. Settings of TLS mean nothing for
-    /// an origin of `http`. It is called when an origin is asked for first, so it should be quick.
+    /// an origin of `http`. It is called when an origin is asked for first, and for a call that waits until one has a place, so it
+    /// should be quick.
     pub fn each(mut self, each: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> HostsBuilder {
         self.ways.each = Arc::new(each);
         self
@@ -106,7 +107,8 @@ impl HostsBuilder {
     /// [`origins`](HostsBuilder::origins) and [`Builder::pipes`] limit them. While the limit is reached, an origin with
     /// less than an equal share gets an idle one of another's, or one of an origin that has more than its share once its
     /// responses are there. An origin that has its share gets those that were idle for 100 ms. Not more origins have
-    /// connections at once than this.
+    /// connections at once than this. One that waits for a response is not taken from its origin: a call that gets none in
+    /// its time ends with [`Phase::Limit`](super::Phase::Limit).
     pub fn connections(mut self, connections: u32) -> HostsBuilder {
         self.connections = Some(connections);
         self
@@ -228,9 +230,9 @@ impl Hosts {
     {
         let shared = Arc::clone(&self.0);
         async move {
-            let uri = request.uri().clone();
-            let lease = shared.lease(&uri, request.extensions().get().copied()).await?;
-            let mut response = lease.client().send_streaming(request).await?;
+            let (uri, mut request) = (request.uri().clone(), request);
+            let lease = shared.lease(request.uri(), RequestOptions::of(&request)).await?;
+            let mut response = lease.client_for(&mut request).send_streaming(request).await?;
             response.extensions_mut().insert(FinalUri(uri));
             Ok(response)
         }
@@ -244,24 +246,24 @@ impl Hosts {
 
 impl SharedHosts {
     /// A client of the origin of `uri`, once one of the places is free for it.
-    async fn lease(&self, uri: &Uri, own: Option<RequestOptions>) -> Result<OriginLease<'_>, Error> {
+    async fn lease(&self, uri: &Uri, own: RequestOptions) -> Result<OriginLease<'_>, Error> {
         let origin = HttpOrigin::of(uri)?;
-        let wait = own.and_then(|own| own.timeout).unwrap_or(RESPONSE_TIME);
-        let place = self.table.lease(&origin, || self.ways.builder(&origin).build());
-        tokio::time::timeout(wait, place).await.unwrap_or_else(|_| Err(Error::timeout(Phase::Queue)))
+        let builder = || self.ways.builder(&origin);
+        let patience = || own.timeout.unwrap_or_else(|| builder().call_timeout());
+        self.table.lease(&origin, || builder().build(), patience).await
     }
 
     async fn follow(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, Error> {
-        let own = request.extensions().get::<RequestOptions>().and_then(|own| own.timeout);
-        let end = own.map(|own| Instant::now() + own);
+        let end = RequestOptions::of(&request).timeout.map(|own| Instant::now() + own);
         let mut trail = Trail::new(self.redirects);
         loop {
             if let Some(end) = end {
                 let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
                 request.extensions_mut().get_or_insert_default::<RequestOptions>().timeout = Some(left);
             }
-            let lease = self.lease(request.uri(), request.extensions().get().copied()).await?;
-            let mut response = lease.client().send(request.clone()).await?;
+            let lease = self.lease(request.uri(), RequestOptions::of(&request)).await?;
+            let mut sent = request.clone();
+            let mut response = lease.client_for(&mut sent).send(sent).await?;
             drop(lease);
             match trail.next(&request, &response)? {
                 Some(next) => request = next,
@@ -277,10 +279,10 @@ impl SharedHosts {
 service! {
     /// Layers of tower work over it. Redirects are returned, not followed: tower-http's `FollowRedirect` follows them.
     Hosts, Pin<Box<dyn Future<Output = Result<Response<Body>, Error>> + Send>>, |hosts, request| {
-        let shared = Arc::clone(&hosts.0);
+        let (shared, mut request) = (Arc::clone(&hosts.0), request);
         Box::pin(async move {
-            let lease = shared.lease(request.uri(), request.extensions().get().copied()).await?;
-            Service::call(&mut lease.client(), request).await
+            let lease = shared.lease(request.uri(), RequestOptions::of(&request)).await?;
+            Service::call(&mut &lease.client_for(&mut request), request).await
         })
     }
 }

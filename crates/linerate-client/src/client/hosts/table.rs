@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use http::Request;
 use tokio::sync::Notify;
 
 use super::origin::HttpOrigin;
 use crate::client::Client;
-use crate::client::error::Error;
+use crate::client::error::{Error, Phase};
+use crate::client::options::RequestOptions;
 
 /// The client of one origin.
 struct OpenOrigin {
@@ -46,21 +49,29 @@ impl OriginTable {
         self.origins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call to this origin, once there is room for it.
+    /// A call to this origin, once there is room for it. It waits as long as `patience` says, which is asked once.
     pub(super) async fn lease(
         &self,
         origin: &HttpOrigin,
         make: impl Fn() -> Result<Client, Error>,
+        patience: impl Fn() -> Duration,
     ) -> Result<OriginLease<'_>, Error> {
-        let mut made = None;
+        let (mut made, mut since) = (None, None);
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
             match self.try_lease(origin, &mut made) {
-                Leased::Here(lease) => return Ok(lease),
+                Leased::Here(mut lease) => {
+                    lease.waited = since.map_or(Duration::ZERO, |(since, _): (Instant, _)| since.elapsed());
+                    return Ok(lease);
+                }
                 // Not under the lock: the program's function and TLS take their time, and calls to other origins go on.
                 Leased::Unmade => made = Some(make()?),
-                Leased::Full => changed.await,
+                Leased::Full => {
+                    let (since, patience) = *since.get_or_insert_with(|| (Instant::now(), patience()));
+                    let left = patience.saturating_sub(since.elapsed());
+                    tokio::time::timeout(left, changed).await.map_err(|_| Error::timeout(Phase::Limit))?;
+                }
             }
         }
     }
@@ -70,7 +81,9 @@ impl OriginTable {
         let mut origins = self.lock();
         origins.uses += 1;
         let used = origins.uses;
-        let lease = |client| Leased::Here(OriginLease { table: self, origin: origin.clone(), client });
+        let waited = Duration::ZERO;
+        let lease =
+            |client| Leased::Here(OriginLease { table: self, origin: origin.clone(), client, waited });
         if let Some(open) = origins.open.get_mut(origin) {
             open.calls += 1;
             open.used = used;
@@ -108,11 +121,17 @@ pub(super) struct OriginLease<'a> {
     table: &'a OriginTable,
     origin: HttpOrigin,
     client: Client,
+    /// How long the call waited for it.
+    waited: Duration,
 }
 
 impl OriginLease<'_> {
-    pub(super) fn client(&self) -> &Client {
-        &self.client
+    /// Its client, for a call whose time runs since it began to wait.
+    pub(super) fn client_for<B>(&self, request: &mut Request<B>) -> Client {
+        if !self.waited.is_zero() {
+            request.extensions_mut().get_or_insert_default::<RequestOptions>().waited = self.waited;
+        }
+        self.client.clone()
     }
 }
 

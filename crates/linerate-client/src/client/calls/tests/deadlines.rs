@@ -8,7 +8,8 @@ use http::{Method, Request};
 use super::Program;
 use super::rules::{Does, OK, SECOND, ok, one_pipe, program};
 use crate::client::error::{Error, Phase};
-use crate::client::options::RequestOptions;
+use crate::client::options::{CallOptions, RequestOptions};
+use crate::client::timings::{ResponseExt as _, Why};
 
 /// A call whose whole response has to be there after this time.
 fn within(program: &mut Program, number: u64, method: Method, time: Duration) {
@@ -49,6 +50,34 @@ fn one_that_waits_for_a_connection_ends_too() {
     program.run(SECOND * 2);
     assert!(matches!(program.error(2), Error::Timeout { phase: Phase::Queue, .. }), "{}", program.error(2));
     assert_eq!((program.status(1), log.lock().unwrap().len()), (200, 1));
+}
+
+/// A call that has waited elsewhere has that much less of the client's time, or of its own.
+#[test]
+fn the_time_before_the_hand_over_counts() {
+    let (mut program, _) = program(CallOptions { timings: true, ..one_pipe() }, |_, _, head| {
+        if head.starts_with("GET /0 ") { ok() } else { Does::SaysAfter(SECOND * 20, OK.to_owned()) }
+    });
+    program.wait(SECOND * 10);
+    let request = |number: u64, own: RequestOptions| {
+        let own = RequestOptions { waited: SECOND * 5, ..own };
+        Request::get(format!("/{number}")).extension(own).body(Bytes::new()).unwrap()
+    };
+    program.send(0, request(0, RequestOptions::default()));
+    program.run(SECOND);
+    let timings = *program.ended[&0].as_ref().unwrap().timings().unwrap();
+    assert_eq!((timings.why(), timings.limited), (Why::Limit, SECOND * 5), "{timings:?}");
+    for (number, own, left) in [
+        (1, RequestOptions::default(), SECOND * 3),
+        (2, RequestOptions::default().timeout(SECOND * 6), SECOND),
+    ] {
+        let start = program.now();
+        program.send(number, request(number, own));
+        program.run(SECOND * 9);
+        assert!(matches!(program.error(number), Error::Timeout { .. }), "{}", program.error(number));
+        let took = program.now() - start;
+        assert!(took >= left && took < left + SECOND / 2, "{number}: {took:?}");
+    }
 }
 
 /// Longer than all times of the client, among others with the client's.
