@@ -5,7 +5,8 @@
 ...     for response in client.send_all(f"/item/{n}" for n in range(1000)):
 ...         print(response.status, len(response.body))
 
-`AsyncClient` is the same for asyncio. A request is a path (a GET) or a `Request`.
+`AsyncClient` is the same for asyncio. A request is a path (a GET) or a `Request`. `Hosts` and `AsyncHosts` call several
+servers, and take whole URLs.
 """
 
 import asyncio as _asyncio
@@ -37,6 +38,7 @@ from .linerate_native import Request, Response, __version__
 
 __all__ = [
     "AsyncClient",
+    "AsyncHosts",
     "AsyncStreamedResponse",
     "BuilderError",
     "Client",
@@ -45,6 +47,7 @@ __all__ = [
     "Error",
     "Failed",
     "Headers",
+    "Hosts",
     "Mismatch",
     "OutcomeUnknown",
     "ProxyError",
@@ -113,21 +116,11 @@ class _Methods:
         return self.send(_request("PATCH", path, body=body, json=json, params=params, headers=headers), timeout=timeout)
 
 
-class Client(_Methods):
-    """A client of one server. Threads may share it. It waits without holding the interpreter's lock.
-
-    `pipes` are connections, `depth` requests in flight on each. Times (`timeout`, `connect_timeout`,
-    `first_byte_timeout`, `idle_timeout`) are in seconds, sizes (`max_head`, `max_body`, `max_discarded`) in bytes. For
-    TLS: `add_root`, `client_certificate=(chain, key)` and `server_name`, all PEM texts but the name. `proxy` is the URL
-    of an HTTP proxy, and `no_proxy_for` lists hosts without one; without `proxy` the environment's variables count, and
-    "" means none.
-    """
+class _Calls(_Methods):
+    """What blocking clients do."""
 
     _core = None
-
-    def __init__(self, url, pipes=None, depth=None, **settings):
-        self._core = _native.Core(url, pipes=pipes, depth=depth, **settings)
-        self._is_closed = False
+    _is_closed = False
 
     def __del__(self):
         if self._core is not None and not self._is_closed:
@@ -169,10 +162,6 @@ class Client(_Methods):
         finally:
             group.close()
 
-    def statistics(self):
-        """The client's counts, as of the last time it had nothing to do."""
-        return self._core.statistics()
-
     def close(self):
         """Closes all connections. Calls under way end with `Closed`."""
         self._is_closed = True
@@ -185,15 +174,49 @@ class Client(_Methods):
         self.close()
 
 
-class AsyncClient(_Methods):
-    """A client of one server for asyncio. It belongs to the event loop of its first call. Settings are those of `Client`."""
+class Client(_Calls):
+    """A client of one server. Threads may share it. It waits without holding the interpreter's lock.
 
-    _core = None
+    `pipes` are connections, `depth` requests in flight on each. Times (`timeout`, `connect_timeout`,
+    `first_byte_timeout`, `idle_timeout`) are in seconds, sizes (`max_head`, `max_body`, `max_discarded`) in bytes. For
+    TLS: `add_root`, `client_certificate=(chain, key)` and `server_name`, all PEM texts but the name. `proxy` is the URL
+    of an HTTP proxy, and `no_proxy_for` lists hosts without one; without `proxy` the environment's variables count, and
+    "" means none.
+    """
 
     def __init__(self, url, pipes=None, depth=None, **settings):
         self._core = _native.Core(url, pipes=pipes, depth=depth, **settings)
-        self._loop = None
-        self._is_closed = False
+
+    def statistics(self):
+        """The client's counts, as of the last time it had nothing to do."""
+        return self._core.statistics()
+
+
+class Hosts(_Calls):
+    """A client of several servers, for whole URLs: `hosts.get("https://example.org/")`. Threads may share it.
+
+    Each origin (scheme, host and port) has connections of its own: `pipes`, `depth` and all other settings are those of
+    `Client`, for each. `origins` limits how many origins are open at once (64), `connections` the connections to all of
+    them together; a call waits for both, at most its time. `redirects` are followed, 10 in a row unless it says
+    otherwise, but for `stream`; 0 returns them. `response.url` is where a response came from. `resolve` gives addresses
+    of hosts, `{"example.org": ["192.0.2.1:443"]}`, and `unix_sockets` paths, `{"docker": "/run/docker.sock"}`.
+    """
+
+    def __init__(self, pipes=None, depth=None, **settings):
+        self._core = _of_hosts(pipes, depth, **settings)
+
+    @property
+    def open_origins(self):
+        """How many origins have connections now."""
+        return self._core.open_origins()
+
+
+class _AsyncCalls(_Methods):
+    """What clients for asyncio do."""
+
+    _core = None
+    _loop = None
+    _is_closed = False
 
     def __del__(self):
         if self._core is None or self._is_closed:
@@ -278,10 +301,6 @@ class AsyncClient(_Methods):
             if pump is not None:
                 pump.cancel()
 
-    def statistics(self):
-        """The client's counts, as of the last time it had nothing to do."""
-        return self._core.statistics()
-
     async def aclose(self):
         """Closes all connections. Calls under way end with `Closed`."""
         self._is_closed = True
@@ -296,6 +315,45 @@ class AsyncClient(_Methods):
 
     async def __aexit__(self, *_):
         await self.aclose()
+
+
+class AsyncClient(_AsyncCalls):
+    """A client of one server for asyncio. It belongs to the event loop of its first call. Settings are those of `Client`."""
+
+    def __init__(self, url, pipes=None, depth=None, **settings):
+        self._core = _native.Core(url, pipes=pipes, depth=depth, **settings)
+
+    def statistics(self):
+        """The client's counts, as of the last time it had nothing to do."""
+        return self._core.statistics()
+
+
+class AsyncHosts(_AsyncCalls):
+    """As `Hosts`, for asyncio. It belongs to the event loop of its first call."""
+
+    def __init__(self, pipes=None, depth=None, **settings):
+        self._core = _of_hosts(pipes, depth, **settings)
+
+    @property
+    def open_origins(self):
+        """How many origins have connections now."""
+        return self._core.open_origins()
+
+
+def _of_hosts(
+    pipes, depth, *, origins=None, connections=None, redirects=None, resolve=None, unix_sockets=None, **settings
+):
+    resolve, unix_sockets = (list(given.items()) if given else None for given in (resolve, unix_sockets))
+    return _native.Core.of_hosts(
+        pipes=pipes,
+        depth=depth,
+        origins=origins,
+        connections=connections,
+        redirects=redirects,
+        resolve=resolve,
+        unix_sockets=unix_sockets,
+        **settings,
+    )
 
 
 def _release(loop, core):

@@ -1,7 +1,9 @@
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Literal, Optional, Union, final, overload
+from typing import Any, Literal, Optional, TypedDict, Union, final, overload
+
+from typing_extensions import Self, Unpack
 
 _Headers = Union[Mapping[str, str], Iterable[tuple[str, str]]]
 _Body = Union[bytes, bytearray, memoryview, str]
@@ -40,6 +42,8 @@ class Response:
     ) -> Response: ...
     @property
     def status(self) -> int: ...
+    @property
+    def url(self) -> Optional[str]: ...
     @property
     def headers(self) -> Headers: ...
     @property
@@ -109,31 +113,33 @@ class AsyncStreamedResponse:
     async def __anext__(self) -> bytes: ...
     async def read(self) -> bytes: ...
 
-class Client:
-    def __init__(
-        self,
-        url: str,
-        pipes: int | None = None,
-        depth: int | None = None,
-        *,
-        queue: Optional[int] = None,
-        timeout: Optional[float] = None,
-        connect_timeout: Optional[float] = None,
-        first_byte_timeout: Optional[float] = None,
-        idle_timeout: Optional[float] = None,
-        max_head: Optional[int] = None,
-        max_body: Optional[int] = None,
-        max_discarded: Optional[int] = None,
-        connect_attempts: Optional[int] = None,
-        tag: Optional[str] = None,
-        protocol: Optional[Literal["either", "http1", "http2", "http3", "alt_svc"]] = None,
-        h2_connections: Optional[int] = None,
-        add_root: Optional[str] = None,
-        client_certificate: Optional[tuple[str, str]] = None,
-        server_name: Optional[str] = None,
-        proxy: Optional[str] = None,
-        no_proxy_for: Optional[str] = None,
-    ) -> None: ...
+class _Settings(TypedDict, total=False):
+    queue: Optional[int]
+    timeout: Optional[float]
+    connect_timeout: Optional[float]
+    first_byte_timeout: Optional[float]
+    idle_timeout: Optional[float]
+    max_head: Optional[int]
+    max_body: Optional[int]
+    max_discarded: Optional[int]
+    connect_attempts: Optional[int]
+    tag: Optional[str]
+    protocol: Optional[Literal["either", "http1", "http2", "http3", "alt_svc"]]
+    h2_connections: Optional[int]
+    add_root: Optional[str]
+    client_certificate: Optional[tuple[str, str]]
+    server_name: Optional[str]
+    proxy: Optional[str]
+    no_proxy_for: Optional[str]
+
+class _HostsSettings(_Settings, total=False):
+    origins: Optional[int]
+    connections: Optional[int]
+    redirects: Optional[int]
+    resolve: Optional[Mapping[str, Sequence[str]]]
+    unix_sockets: Optional[Mapping[str, str]]
+
+class _Calls:
     def send(self, request: Union[str, Request], *, timeout: Optional[float] = None) -> Response: ...
     def get(
         self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None, timeout: Optional[float] = None
@@ -189,10 +195,9 @@ class Client:
     def send_all(
         self, requests: Iterable[Union[str, Request]], *, return_exceptions: bool
     ) -> Iterator[Union[Response, Error]]: ...
-    def statistics(self) -> dict[str, Optional[int]]: ...
     def close(self) -> None: ...
     def __del__(self) -> None: ...
-    def __enter__(self) -> Client: ...
+    def __enter__(self) -> Self: ...
     def __exit__(
         self,
         kind: Optional[type[BaseException]],
@@ -200,31 +205,20 @@ class Client:
         traceback: Optional[TracebackType],
     ) -> None: ...
 
-class AsyncClient:
+class Client(_Calls):
     def __init__(
-        self,
-        url: str,
-        pipes: int | None = None,
-        depth: int | None = None,
-        *,
-        queue: Optional[int] = None,
-        timeout: Optional[float] = None,
-        connect_timeout: Optional[float] = None,
-        first_byte_timeout: Optional[float] = None,
-        idle_timeout: Optional[float] = None,
-        max_head: Optional[int] = None,
-        max_body: Optional[int] = None,
-        max_discarded: Optional[int] = None,
-        connect_attempts: Optional[int] = None,
-        tag: Optional[str] = None,
-        protocol: Optional[Literal["either", "http1", "http2", "http3", "alt_svc"]] = None,
-        h2_connections: Optional[int] = None,
-        add_root: Optional[str] = None,
-        client_certificate: Optional[tuple[str, str]] = None,
-        server_name: Optional[str] = None,
-        proxy: Optional[str] = None,
-        no_proxy_for: Optional[str] = None,
+        self, url: str, pipes: Optional[int] = None, depth: Optional[int] = None, **settings: Unpack[_Settings]
     ) -> None: ...
+    def statistics(self) -> dict[str, Optional[int]]: ...
+
+class Hosts(_Calls):
+    def __init__(
+        self, pipes: Optional[int] = None, depth: Optional[int] = None, **settings: Unpack[_HostsSettings]
+    ) -> None: ...
+    @property
+    def open_origins(self) -> int: ...
+
+class _AsyncCalls:
     async def send(self, request: Union[str, Request], *, timeout: Optional[float] = None) -> Response: ...
     async def get(
         self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None, timeout: Optional[float] = None
@@ -286,13 +280,25 @@ class AsyncClient:
         *,
         return_exceptions: bool,
     ) -> AsyncIterator[Union[Response, Error]]: ...
-    def statistics(self) -> dict[str, Optional[int]]: ...
     async def aclose(self) -> None: ...
     def __del__(self) -> None: ...
-    async def __aenter__(self) -> AsyncClient: ...
+    async def __aenter__(self) -> Self: ...
     async def __aexit__(
         self,
         kind: Optional[type[BaseException]],
         value: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None: ...
+
+class AsyncClient(_AsyncCalls):
+    def __init__(
+        self, url: str, pipes: Optional[int] = None, depth: Optional[int] = None, **settings: Unpack[_Settings]
+    ) -> None: ...
+    def statistics(self) -> dict[str, Optional[int]]: ...
+
+class AsyncHosts(_AsyncCalls):
+    def __init__(
+        self, pipes: Optional[int] = None, depth: Optional[int] = None, **settings: Unpack[_HostsSettings]
+    ) -> None: ...
+    @property
+    def open_origins(self) -> int: ...

@@ -24,7 +24,8 @@ class ProxyError(ConnectError):
 class Timeout(Error, TimeoutError):
     """No whole response came in time, and sending the request again does no harm.
 
-    `phase` is "queue" (it was not sent), "first byte" or "response".
+    `phase` is "queue" or "limit" (it was not sent; `Hosts` had as many connections as it may have), "first byte" or
+    "response".
     """
 
 

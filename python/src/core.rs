@@ -1,27 +1,30 @@
 //! A client and the thread that moves its bytes.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use linerate_client::client::{Builder, Client, Error, Protocol, RequestOptions};
+use linerate_client::client::{Client, Error, Hosts, Redirects, RequestOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::call::Call;
+use crate::caller::Caller;
 use crate::error::{closed, raise};
 use crate::group::Group;
 use crate::limits::{SIGNALS_EVERY, STREAM_WINDOW, USUAL_DEPTH, USUAL_PIPES};
 use crate::message::{Response, request_of};
 use crate::ready::{CallResult, Ready};
+use crate::settings::Settings;
 use crate::stream::Stream;
 
 /// What ends with the client.
 struct Running {
-    client: Client,
+    client: Caller,
     runtime: Handle,
     /// Dropping it ends the thread.
     stop: oneshot::Sender<()>,
@@ -82,7 +85,7 @@ impl Drop for Awaited {
 }
 
 impl Core {
-    fn use_it<T>(&self, py: Python<'_>, f: impl FnOnce(Client, &Handle) -> T) -> PyResult<T> {
+    fn use_it<T>(&self, py: Python<'_>, f: impl FnOnce(Caller, &Handle) -> T) -> PyResult<T> {
         if self.process != std::process::id() {
             return Err(closed(py, "the client belongs to the process before fork\nhint: make one after it"));
         }
@@ -100,31 +103,11 @@ impl Core {
     }
 }
 
-#[pymethods]
+/// Where connections to a host go instead of its addresses.
+type HostWays<T> = Option<Vec<(String, T)>>;
+
 impl Core {
-    #[new]
-    #[pyo3(signature = (url, *, pipes, depth, **settings))]
-    fn new(
-        py: Python<'_>,
-        url: &str,
-        pipes: Option<u32>,
-        depth: Option<u32>,
-        settings: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Core> {
-        let mut builder = Client::builder(url);
-        if let Some(pipes) = pipes {
-            builder = builder.pipes(pipes);
-        }
-        if let Some(depth) = depth {
-            builder = builder.depth(depth);
-        }
-        for (name, value) in settings.into_iter().flatten() {
-            let name: String = name.extract()?;
-            if !value.is_none() {
-                builder = set(py, builder, &name, &value)?;
-            }
-        }
-        let client = builder.build().map_err(|error| raise(py, error))?;
+    fn start(client: Caller, pipes: Option<u32>, depth: Option<u32>) -> PyResult<Core> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -139,6 +122,69 @@ impl Core {
             ready: Arc::new(Ready::new()?),
             window: window.clamp(2, STREAM_WINDOW),
             process: std::process::id(),
+        })
+    }
+}
+
+#[pymethods]
+impl Core {
+    #[new]
+    #[pyo3(signature = (url, *, pipes, depth, **settings))]
+    fn new(
+        py: Python<'_>,
+        url: &str,
+        pipes: Option<u32>,
+        depth: Option<u32>,
+        settings: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Core> {
+        let builder = Settings::of(pipes, depth, settings)?.apply(Client::builder(url));
+        let client = builder.build().map_err(|error| raise(py, error))?;
+        Core::start(Caller::One(client), pipes, depth)
+    }
+
+    /// A client of several servers.
+    #[staticmethod]
+    #[pyo3(signature = (*, pipes, depth, origins, connections, redirects, resolve, unix_sockets, **settings))]
+    #[expect(clippy::too_many_arguments, reason = "Python gives each by its name")]
+    fn of_hosts(
+        py: Python<'_>,
+        pipes: Option<u32>,
+        depth: Option<u32>,
+        origins: Option<usize>,
+        connections: Option<u32>,
+        redirects: Option<u32>,
+        resolve: HostWays<Vec<String>>,
+        unix_sockets: HostWays<String>,
+        settings: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Core> {
+        let settings = Settings::of(pipes, depth, settings)?;
+        let mut builder = Hosts::builder().each(move |client| settings.apply(client));
+        if let Some(origins) = origins {
+            builder = builder.origins(origins);
+        }
+        if let Some(connections) = connections {
+            builder = builder.connections(connections);
+        }
+        if let Some(most) = redirects {
+            builder = builder.redirects(Redirects::up_to(most));
+        }
+        for (host, addresses) in resolve.into_iter().flatten() {
+            let parsed: Result<Vec<SocketAddr>, _> = addresses.iter().map(|text| text.parse()).collect();
+            let words = || format!("resolve: {host:?} is at {addresses:?}\nhint: write [\"ADDRESS:PORT\"]");
+            builder = builder.resolve(&host, parsed.map_err(|_| raise(py, Error::Builder(words())))?);
+        }
+        for (host, path) in unix_sockets.into_iter().flatten() {
+            builder = builder.unix_socket(&host, path);
+        }
+        let hosts = builder.build().map_err(|error| raise(py, error))?;
+        Core::start(Caller::Many(hosts), pipes, depth)
+    }
+
+    /// Origins that have connections now, of a client of several servers.
+    fn open_origins(&self, py: Python<'_>) -> PyResult<usize> {
+        self.use_it(py, |client, _| match client {
+            Caller::One(_) => 1,
+            Caller::Many(hosts) => hosts.open_origins(),
         })
     }
 
@@ -216,8 +262,12 @@ impl Core {
 
     /// The client's counts.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let counts = self.use_it(py, |client, _| client.statistics())?;
+        let counts = self.use_it(py, |client, _| match client {
+            Caller::One(client) => Some(client.statistics()),
+            Caller::Many(_) => None,
+        })?;
         let dict = PyDict::new(py);
+        let Some(counts) = counts else { return Ok(dict) };
         dict.set_item("calls", counts.calls)?;
         dict.set_item("responses", counts.responses)?;
         dict.set_item("resent", counts.resent)?;
@@ -258,46 +308,4 @@ fn timed(
         request.extensions_mut().insert(RequestOptions::default().timeout(time));
     }
     Ok(request)
-}
-
-fn set(py: Python<'_>, builder: Builder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Builder> {
-    let seconds = || {
-        let seconds: f64 = value.extract()?;
-        let time = Duration::try_from_secs_f64(seconds);
-        time.map_err(|e| raise(py, Error::Builder(format!("{name} is {seconds}: {e}"))))
-    };
-    Ok(match name {
-        "queue" => builder.queue(value.extract()?),
-        "timeout" => builder.timeout(seconds()?),
-        "connect_timeout" => builder.connect_timeout(seconds()?),
-        "first_byte_timeout" => builder.first_byte_timeout(seconds()?),
-        "idle_timeout" => builder.idle_timeout(seconds()?),
-        "max_head" => builder.max_head(value.extract()?),
-        "max_body" => builder.max_body(value.extract()?),
-        "max_discarded" => builder.max_discarded(value.extract()?),
-        "connect_attempts" => builder.connect_attempts(value.extract()?),
-        "tag" => builder.tag(&value.extract::<String>()?),
-        "protocol" => builder.protocol(match &*value.extract::<String>()? {
-            "either" => Protocol::Either,
-            "http1" => Protocol::Http1,
-            "http2" => Protocol::Http2,
-            "http3" => Protocol::Http3,
-            "alt_svc" => Protocol::AltSvc,
-            other => {
-                let hint = r#"take "either", "http1", "http2", "http3" or "alt_svc""#;
-                let words = format!("protocol is {other:?}\nhint: {hint}");
-                return Err(raise(py, Error::Builder(words)));
-            }
-        }),
-        "h2_connections" => builder.h2_connections(value.extract()?),
-        "add_root" => builder.add_root(value.extract::<String>()?),
-        "client_certificate" => {
-            let (chain, key): (String, String) = value.extract()?;
-            builder.client_certificate(chain, key)
-        }
-        "proxy" => builder.proxy(&value.extract::<String>()?),
-        "no_proxy_for" => builder.no_proxy_for(&value.extract::<String>()?),
-        "server_name" => builder.server_name(&value.extract::<String>()?),
-        _ => return Err(raise(py, Error::Builder(format!("no setting {name}")))),
-    })
 }

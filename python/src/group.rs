@@ -8,13 +8,13 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream;
-use linerate_client::client::Client;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 
+use crate::caller::Caller;
 use crate::error::{closed, raise};
 use crate::limits::{BATCH, BATCH_TIME, SIGNALS_EVERY};
 use crate::message::{Response, request_of};
@@ -76,10 +76,10 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn start(client: Client, runtime: &Handle, ready: Arc<Ready>, window: usize) -> Group {
+    pub(crate) fn start(client: Caller, runtime: &Handle, ready: Arc<Ready>, window: usize) -> Group {
         let (requests, batches) = unbounded_channel();
         let shared = Arc::new(Shared { arrived: Mutex::default(), more: Condvar::new(), ready });
-        let task = runtime.spawn(carry(client, batches, Ending(Arc::clone(&shared)))).abort_handle();
+        let task = runtime.spawn(carry(client, window, batches, Ending(Arc::clone(&shared)))).abort_handle();
         Group { requests: Mutex::new(Some(requests)), shared, outside: AtomicUsize::new(0), window, task }
     }
 
@@ -97,9 +97,9 @@ impl Group {
     }
 }
 
-async fn carry(client: Client, mut batches: UnboundedReceiver<Batch>, ending: Ending) {
+async fn carry(client: Caller, window: usize, mut batches: UnboundedReceiver<Batch>, ending: Ending) {
     let requests = stream::poll_fn(move |cx| batches.poll_recv(cx)).map(stream::iter).flatten();
-    let mut responses = client.send_all(requests).ready_chunks(BATCH);
+    let mut responses = client.send_all(requests, window).ready_chunks(BATCH);
     while let Some(results) = responses.next().await {
         ending.0.put(results, false);
     }

@@ -2,12 +2,14 @@
 //! `python/linerate/__init__.py`.
 
 mod call;
+mod caller;
 mod core;
 mod error;
 mod group;
 mod limits;
 mod message;
 mod ready;
+mod settings;
 mod stream;
 
 /// The module that the package imports.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
+use linerate_client::client::{ResponseExt, percent_encoded};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -91,6 +92,12 @@ impl Response {
     #[getter]
     fn headers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         mapping(py, self.0.headers())
+    }
+
+    /// The URL that it came from, after redirects, if a client of several servers sent the request.
+    #[getter]
+    fn url(&self) -> Option<String> {
+        self.0.uri().map(Uri::to_string)
     }
 
     /// The first field of this name.
@@ -188,7 +195,7 @@ pub(crate) fn request_of(from: &Bound<'_, PyAny>) -> PyResult<http::Request<Byte
 }
 
 fn uri(py: Python<'_>, path: &str) -> PyResult<Uri> {
-    Uri::try_from(path).map_err(|e| error::request(py, format!("{path:?}: {e}")))
+    Uri::try_from(&*percent_encoded(path)).map_err(|e| error::request(py, format!("{path:?}: {e}")))
 }
 
 pub(crate) fn bytes_of(body: &Bound<'_, PyAny>) -> PyResult<Bytes> {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::Response as HttpResponse;
 use http_body::{Body as HttpBody, Frame};
-use linerate_client::client::{Body, Client, Error};
+use linerate_client::client::{Body, Error};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tokio::runtime::Handle;
@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::AbortHandle;
 
+use crate::caller::Caller;
 use crate::error::raise;
 use crate::limits::{SIGNALS_EVERY, UPLOAD_PIECES};
 use crate::message::{Response, bytes_of};
@@ -130,7 +131,7 @@ pub(crate) struct Stream {
     task: AbortHandle,
 }
 
-async fn carry<B>(client: Client, request: http::Request<B>, ending: StreamEnding)
+async fn carry<B>(client: Caller, request: http::Request<B>, ending: StreamEnding)
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -160,7 +161,7 @@ where
 impl Stream {
     /// Begins the call. `uploads`: the body of the request follows.
     pub(crate) fn start(
-        client: Client,
+        client: Caller,
         runtime: &Handle,
         ready: Arc<Ready>,
         request: http::Request<Bytes>,

@@ -50,3 +50,15 @@ def proxied() -> Optional[int]:
     except linerate.ProxyError as error:
         return error.status
     return None
+
+
+def several(urls: list[str]) -> list[Optional[str]]:
+    settings = {"docker": "/run/docker.sock"}
+    with linerate.Hosts(pipes=2, connections=16, redirects=0, resolve={"a": ["192.0.2.1:80"]}, unix_sockets=settings) as hosts:
+        print(hosts.open_origins, hosts.get("http://a/").status)
+        return [response.url for response in hosts.send_all(urls)]
+
+
+async def several_with_asyncio(url: str) -> int:
+    async with linerate.AsyncHosts(origins=8, timeout=5) as hosts:
+        return (await hosts.get(url)).raise_for_status().status
