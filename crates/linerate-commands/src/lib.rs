@@ -49,12 +49,9 @@ pub fn run() -> ExitCode {
             let words: Vec<String> = std::env::args().skip(1).collect();
             let meant = || args::wrong::meant(&error, &words);
             let hint = args::foreign::hint(&error).or_else(meant);
-            let error = args::wrong::without_guesses(error, hint.is_some());
-            let _ = error.print();
-            if let Some(hint) = hint {
-                let _ = writeln!(std::io::stderr(), "hint: {hint}");
-            }
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            let code = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            args::wrong::print(error, hint);
+            return code;
         }
     };
     linerate_load::hooks::install(load::hooks::load);

@@ -44,17 +44,17 @@ const WIDEST: u16 = 100;
 
 impl Cli {
     /// The definition, its help laid out for the terminal.
-    pub(crate) fn shown() -> clap::Command {
+    pub(crate) fn shown(words: &[std::ffi::OsString]) -> clap::Command {
         // As clap decides it.
         let typed = || std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         let columns =
             if std::io::stdout().is_terminal() { Some(crate::terminal::columns()) } else { typed() };
-        epilogue::laid_out(short::of(Cli::command()), columns.unwrap_or(WIDEST).min(WIDEST).into())
+        epilogue::laid_out(short::of(Cli::command(), words), columns.unwrap_or(WIDEST).min(WIDEST).into())
     }
 
     /// What was typed.
     pub(crate) fn typed(words: Vec<std::ffi::OsString>) -> Result<Cli, clap::Error> {
-        Cli::from_arg_matches(&Cli::shown().try_get_matches_from(words)?)
+        Cli::from_arg_matches(&Cli::shown(&words).try_get_matches_from(words)?)
     }
 }
 

@@ -1,13 +1,15 @@
 //! What clap says of a command line that it does not take, without guesses that help nobody.
 
+use std::io::Write;
+
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// From this similarity on (Jaro) a name is a slip of the fingers. Reason: `--vus` is no `--user`.
 const SIMILAR: f64 = 0.8;
 
-/// The error as it is printed. `hinted`: a hint of ours follows, so that a guess would deny it.
-pub(crate) fn without_guesses(mut error: Error, hinted: bool) -> Error {
+/// The error without guesses that help nobody. `hinted`: a hint of ours follows, so that a guess would deny it.
+fn without_guesses(mut error: Error, hinted: bool) -> Error {
     // "to pass '--x' as a value, use '-- --x'": no URL begins with a dash.
     error.remove(ContextKind::Suggested);
     let invalid = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand];
@@ -40,18 +42,29 @@ fn similar(typed: &str, name: &str) -> bool {
     strsim::jaro(typed.trim_start_matches('-'), name.trim_start_matches('-')) >= SIMILAR
 }
 
+/// Prints what is wrong. A hint of ours stands right below it, and nothing else does: usage would hide it.
+pub(crate) fn print(error: Error, hint: Option<String>) {
+    let Some(hint) = hint else {
+        let _ = without_guesses(error, false).print();
+        return;
+    };
+    let said = without_guesses(error, true).to_string();
+    let wrong = said.split("\n\n").next().unwrap_or_default().trim_end();
+    let _ = writeln!(std::io::stderr(), "{wrong}\nhint: {hint}");
+}
+
 /// `linerate URL`, or flags of `load` without its name: the command that was meant.
 pub(crate) fn meant(error: &Error, typed: &[String]) -> Option<String> {
     let forgotten = matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument);
     let command = typed.first().is_some_and(|word| !word.starts_with('-') && !is_target(word));
     let target = typed.iter().find(|word| is_target(word)).filter(|_| forgotten && !command)?;
     let quoted: Vec<String> = typed.iter().map(|word| shell_words::quote(word).into_owned()).collect();
-    let explain = if typed.len() == 1 {
-        format!("; linerate explain {} says why a call is slow", shell_words::quote(target))
-    } else {
-        String::new()
-    };
-    Some(format!("linerate load {} sends requests{explain}", quoted.join(" ")))
+    let load = format!("linerate load {}", quoted.join(" "));
+    if typed.len() > 1 {
+        return Some(load);
+    }
+    let explain = format!("linerate explain {}", shell_words::quote(target));
+    Some(format!("{load}    sends requests\n      {explain} says why a call is slow"))
 }
 
 /// A URL, or `HOST:PORT`.
@@ -94,11 +107,11 @@ mod tests {
         };
         assert_eq!(
             meant(&["http://a/?x=1&y"]).expect("a hint"),
-            "linerate load 'http://a/?x=1&y' sends requests; linerate explain 'http://a/?x=1&y' says why a call is slow"
+            "linerate load 'http://a/?x=1&y'    sends requests\n      linerate explain 'http://a/?x=1&y' says why a call is slow"
         );
         assert_eq!(
             meant(&["-c", "10", "localhost:8080/"]).expect("a hint"),
-            "linerate load -c 10 localhost:8080/ sends requests"
+            "linerate load -c 10 localhost:8080/"
         );
         assert_eq!(meant(&["load", "--nope", "http://a/"]), None);
         assert_eq!(meant(&["nothing"]), None);

@@ -33,10 +33,10 @@ pub(crate) fn run(args: &HelpArgs) -> Result<Exit, CommandFault> {
     if name.is_empty() {
         return terminal::print(&topics()).map(|()| Exit::Fine);
     }
-    if let Some(topic) = TOPICS.iter().chain(&RECIPES).find(|t| t.name == name) {
+    if let Some(topic) = TOPICS.iter().chain(&RECIPES).find(|t| t.name.eq_ignore_ascii_case(name)) {
         return terminal::print(&markdown::to_text(topic.text, style)).map(|()| Exit::Fine);
     }
-    let mut command = Cli::shown();
+    let mut command = Cli::shown(&[]);
     command.build();
     if let Some(found) = command.find_subcommand_mut(name) {
         let mut found = found.clone();
