@@ -29,7 +29,7 @@ pub fn to_string(machines: &Machines, style: Style) -> String {
             time(agent.lateness_p99_us),
             units::count(agent.errors),
         );
-        let standing = standing(agent);
+        let standing = standing(agent, style.unicode);
         if line.chars().count() + standing.chars().count() <= usize::from(style.width) {
             out.push_str(&line);
             out.push_str(&standing);
@@ -73,7 +73,7 @@ fn together(machines: &Machines, style: Style) -> Option<String> {
     (!both.is_empty()).then(|| both.join(", "))
 }
 
-fn standing(agent: &Agent) -> String {
+fn standing(agent: &Agent, unicode: bool) -> String {
     let limit = if agent.saturated { ", this machine was the limit" } else { "" };
     let figures = match (agent.standing.as_str(), agent.last_second) {
         ("lost", Some(second)) => format!("lost after second {second}"),
@@ -84,7 +84,7 @@ fn standing(agent: &Agent) -> String {
         (other, _) => other.to_owned(),
     };
     let stood_still = (agent.stood_still_ms > 0.0)
-        .then(|| format!(", stood still for up to {}", units::time_us(agent.stood_still_ms * 1e3, false)));
+        .then(|| format!(", stood still for up to {}", units::time_us(agent.stood_still_ms * 1e3, unicode)));
     format!("{figures}{limit}{}", stood_still.unwrap_or_default())
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn page(out: &mut String, machines: &Machines) {
             time(agent.lateness_p99_us),
             units::count(agent.errors),
             units::count(agent.unsent),
-            escape(&standing(agent)),
+            escape(&standing(agent, true)),
         );
     }
     out.push_str("</table>");
@@ -119,7 +119,7 @@ pub(crate) fn page(out: &mut String, machines: &Machines) {
 pub fn not_complete(machines: &Machines) -> Option<String> {
     let not_whole = machines.agents.iter().filter(|agent| agent.standing != "complete");
     let agents: Vec<String> =
-        not_whole.map(|agent| format!("agent {}: {}", agent.name, standing(agent))).collect();
+        not_whole.map(|agent| format!("agent {}: {}", agent.name, standing(agent, true))).collect();
     (!machines.complete).then(|| format!("the run is NOT complete: {}", agents.join("; ")))
 }
 
@@ -153,9 +153,9 @@ mod tests {
 
     #[test]
     fn the_machine_that_stood_still_is_named() {
-        assert_eq!(standing(&agent("a")), "whole");
+        assert_eq!(standing(&agent("a"), true), "whole");
         let still = Agent { stood_still_ms: 1_204.0, ..agent("b") };
-        assert_eq!(standing(&still), "whole, stood still for up to 1.20 s");
+        assert_eq!(standing(&still, true), "whole, stood still for up to 1.20 s");
     }
 
     #[test]

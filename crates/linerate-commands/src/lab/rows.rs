@@ -48,7 +48,7 @@ pub(super) fn announce(scenario: &LabScenario, args: &LabArgs) -> Result<(), Com
     if !args.quiet {
         let rows = units::several(rows as u64, "row", "rows");
         let rounds = units::several(u64::from(scenario.rounds), "round", "rounds");
-        let time = units::time_us(time.as_secs_f64() * 1e6, false);
+        let time = units::time_us(time.as_secs_f64() * 1e6, true);
         let _ = writeln!(stderr(), "{rows}, {rounds} of each: about {time}");
     }
     Ok(())

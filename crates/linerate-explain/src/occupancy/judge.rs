@@ -322,7 +322,7 @@ fn short(n: f64) -> String {
 
 fn ms(seconds: f64) -> String {
     match seconds * 1e3 {
-        n if n < 0.1 => format!("{:.1} us", n * 1e3),
+        n if n < 0.1 => format!("{:.1} µs", n * 1e3),
         n if n < 10.0 => format!("{n:.2} ms"),
         n => format!("{n:.1} ms"),
     }

@@ -108,12 +108,12 @@ pub(crate) fn shown_number(n: f64) -> String {
     }
 }
 
-/// Microseconds in the unit that reads best: `850 us`, `61.2 ms`, `1.25 s`.
+/// Microseconds in the unit that reads best: `850 µs`, `61.2 ms`, `1.25 s`.
 pub(crate) fn shown_us(us: f64) -> String {
     match us.abs() {
         a if a >= 1e6 => format!("{} s", shown_number(us / 1e6)),
         a if a >= 1e3 => format!("{} ms", shown_number(us / 1e3)),
-        _ => format!("{} us", shown_number(us)),
+        _ => format!("{} µs", shown_number(us)),
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn shown() {
-        assert_eq!(shown_us(850.0), "850 us");
+        assert_eq!(shown_us(850.0), "850 µs");
         assert_eq!(shown_us(61_234.0), "61.2 ms");
         assert_eq!(shown_us(1_250_000.0), "1.25 s");
         assert_eq!(shown_number(0.0), "0");
