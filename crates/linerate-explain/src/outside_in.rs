@@ -141,7 +141,7 @@ fn machine(d: &Diagnosis) -> Finding {
     without(match m.pressure {
         Some(pressure) => {
             let words = format!(
-                "it is this one: something here waited {} of the time for a core{taken}",
+                "it is this one; something here waited {} of the time for a core{taken}",
                 percent(pressure)
             );
             (if pressure >= BUSY { Status::Seen } else { Status::Fine }, words)
@@ -155,7 +155,7 @@ fn machine(d: &Diagnosis) -> Finding {
 fn process(d: &Diagnosis) -> Finding {
     let Some(p) = d.shown.process.as_deref() else {
         let words = if is_here(d) {
-            "it is on this machine: with --pid PID its threads can be seen"
+            "--pid PID shows its threads"
         } else {
             "only on its machine, with --pid PID, its threads can be seen"
         };
@@ -231,7 +231,7 @@ mod tests {
             d.call.local = ours.map(|ours| ours.parse().expect("an address"));
             found(&d, FaultPlace::Process).1
         };
-        let here = "it is on this machine: with --pid PID its threads can be seen";
+        let here = "--pid PID shows its threads";
         assert_eq!(process("127.0.0.1:80", None), here);
         assert_eq!(process("192.0.2.1:80", Some("192.0.2.1:40000")), here);
         let elsewhere = process("192.0.2.1:80", Some("192.0.2.2:40000"));

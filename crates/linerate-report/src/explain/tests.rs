@@ -108,7 +108,28 @@ fn a_healthy_server_is_told_so() {
     let screen = to_screen(&healthy, None, Style::default());
     assert!(screen.lines().count() <= 25, "{screen}");
     assert!(screen.starts_with("Nothing is wrong") && !screen.contains("- bufferbloat"), "{screen}");
+    let busy = on_a_busy_machine(healthy.clone());
+    let screen = to_screen(&busy, None, Style::default());
+    assert!(screen.lines().count() <= 25 && screen.contains("  - this machine was busy"), "{screen}");
+    assert!(screen.contains("seen: our calls waited 84 % of their time for a core\n"), "{screen}");
     assert!(page::to_string(&healthy, None, &environment()).contains("<h1 class=\"good\">Nothing is wrong"));
+}
+
+/// As seen with six programs that turn in circles beside it.
+fn on_a_busy_machine(mut diagnosis: Diagnosis) -> Diagnosis {
+    let machine = &mut diagnosis.machine;
+    (machine.waited_share, machine.pressure, machine.load) = (0.84, Some(1.0), Some(1.7));
+    diagnosis.limits.push(
+        "cpu-contention: a note and no cause: this machine is busy, and the server waited for a processor, too, \
+         3.66 ms a call; --pid makes it a cause"
+            .to_owned(),
+    );
+    diagnosis.limits.push(
+        "this machine was busy: our own calls waited 84 % of their time for a processor, so that times are less \
+         certain"
+            .to_owned(),
+    );
+    diagnosis
 }
 
 #[test]

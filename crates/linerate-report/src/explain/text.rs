@@ -16,6 +16,7 @@ pub fn to_string(diagnosis: &Diagnosis, since: Option<&Since>, style: Style) -> 
     let mut page = DiagnosisText { style, text: String::new() };
     page.verdict(diagnosis);
     page.picture(diagnosis);
+    page.captured(diagnosis);
     page.parts(diagnosis);
     page.outside_in(diagnosis);
     for (i, cause) in diagnosis.causes.iter().enumerate() {
@@ -44,6 +45,10 @@ pub fn to_screen(diagnosis: &Diagnosis, since: Option<&Since>, style: Style) -> 
     let mut page = DiagnosisText { style, text: String::new() };
     page.verdict(diagnosis);
     page.picture(diagnosis);
+    if diagnosis.whole != Whole::Healthy {
+        // Where nothing is wrong, the place "the wire" says the same.
+        page.captured(diagnosis);
+    }
     if diagnosis.call.fresh {
         page.parts(diagnosis);
     } else {
@@ -54,7 +59,11 @@ pub fn to_screen(diagnosis: &Diagnosis, since: Option<&Since>, style: Style) -> 
     }
     page.heading("Outside in");
     for layer in outside_in::of(diagnosis) {
-        let words = words::layer_alone(&layer);
+        let room = usize::from(style.width.min(TEXT)).saturating_sub(24);
+        let words = match diagnosis.whole {
+            Whole::Healthy => words::layer_in_a_line(&layer, room),
+            _ => words::layer_alone(&layer),
+        };
         page.paragraph(&format!("  {:<21} ", layer.place.words()), 24, &words);
     }
     for (i, cause) in diagnosis.causes.iter().enumerate().skip(1) {
@@ -176,6 +185,9 @@ impl DiagnosisText {
         self.line("");
         let all = picture::of(d, self.style.unicode);
         self.text.push_str(&diagram::beside(&all, self.style));
+    }
+
+    fn captured(&mut self, d: &Diagnosis) {
         if let Some(p) = &d.shown.packets {
             let words = captured(p);
             let dim = self.style.dim(&words);

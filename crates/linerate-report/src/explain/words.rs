@@ -219,6 +219,18 @@ pub(super) fn layer_alone(layer: &Layer) -> String {
     }
 }
 
+/// The same in one line of so many columns: of what is fine or only seen, without the clauses that do not fit.
+pub(super) fn layer_in_a_line(layer: &Layer, columns: usize) -> String {
+    let whole = layer_alone(layer);
+    let cut = matches!(layer.status, Status::Fine | Status::Seen);
+    if !cut || whole.chars().count() <= columns {
+        return whole;
+    }
+    let mut ends = whole.match_indices([',', ';']).map(|(at, _)| at);
+    let fits = |at: &usize| whole[..*at].chars().count() <= columns;
+    ends.rfind(fits).map_or_else(|| whole.clone(), |at| whole[..at].to_owned())
+}
+
 /// What this machine was doing, where that matters to the times: in a sentence.
 pub(super) fn this_machine(d: &Diagnosis) -> Option<String> {
     const SHOWN: f64 = 0.02;
