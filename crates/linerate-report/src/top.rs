@@ -212,8 +212,9 @@ fn lines(
         labelled("bytes", bytes(&change)),
         labelled("process", process(&change)),
         labelled("queues", queues(&after.flows)),
-        Line::default(),
     ]);
+    lines = lines.into_iter().flat_map(|line| wrapped(line, width)).collect();
+    lines.push(Line::default());
     let own = before.loops.loops.iter().zip(&after.loops.loops).enumerate();
     if after.loops.load.is_some() {
         lines.push(Line::styled(load::CORES, bold));
@@ -233,6 +234,33 @@ fn lines(
     lines.truncate(height);
     lines
 }
+
+/// Breaks a line between words, the rest below its text.
+fn wrapped(line: Line<'static>, width: usize) -> Vec<Line<'static>> {
+    let (mut lines, mut rest) = (Vec::new(), line);
+    while rest.width() > width && lines.len() < MOST_LINES {
+        let text: Vec<char> = rest.spans.iter().flat_map(|span| span.content.chars()).collect();
+        let Some(at) = (LABEL + 1..width + 1).rev().find(|at| text[*at] == ' ') else { break };
+        let (mut left, mut below) = (at, vec![Span::raw(" ".repeat(LABEL))]);
+        let mut head = Vec::new();
+        for span in rest.spans {
+            let (first, second): (String, String) =
+                (span.content.chars().take(left).collect(), span.content.chars().skip(left).collect());
+            left -= first.chars().count();
+            // No blank begins a line.
+            let second = if below.len() == 1 { second.trim_start().to_owned() } else { second };
+            head.extend((!first.is_empty()).then(|| Span::styled(first, span.style)));
+            below.extend((!second.is_empty()).then(|| Span::styled(second, span.style)));
+        }
+        lines.push(Line::from(head));
+        rest = Line::from(below);
+    }
+    lines.push(rest);
+    lines
+}
+
+/// Lines that one may take beside its last. Reason: the tables below need room, too.
+const MOST_LINES: usize = 2;
 
 /// Truncates a line to the width.
 fn fitted(line: Line<'static>, width: usize) -> Line<'static> {
@@ -301,9 +329,9 @@ fn requests(change: &Change<'_>) -> Vec<Span<'static>> {
     let mut spans = vec![Span::raw(format!("{}/s", units::rate(change.rate(|l| l.requests))))];
     spans.extend(by_class(change));
     spans.push(Span::raw(format!(
-        "  {} handlers wait, {} responses are being made",
-        units::count(change.now(|l| l.waiting)),
-        units::count(change.now(|l| l.streaming))
+        "  {}, {}",
+        units::several(change.now(|l| l.waiting), "handler waits", "handlers wait"),
+        units::several(change.now(|l| l.streaming), "response is being made", "responses are being made")
     )));
     let grown = |of: fn(&Loops) -> u64| of(change.after).saturating_sub(of(change.before));
     for (n, what) in [(grown(|l| l.panics), "panicked"), (grown(|l| l.blocked), "held their loop")] {
