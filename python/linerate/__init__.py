@@ -91,6 +91,10 @@ class _Methods:
     and `json` any value that becomes one. `timeout` is this call's own, in seconds.
     """
 
+    def request(self, method, path, body=None, *, json=None, params=None, headers=None, timeout=None):
+        """Sends a request by any method."""
+        return self.send(_request(method, path, body=body, json=json, params=params, headers=headers), timeout=timeout)
+
     def get(self, path, *, params=None, headers=None, timeout=None):
         """Sends a GET."""
         return self.send(_request("GET", path, params=params, headers=headers), timeout=timeout)
@@ -202,7 +206,7 @@ class Hosts(_Calls):
     of hosts, `{"example.org": ["192.0.2.1:443"]}`, and `unix_sockets` paths, `{"docker": "/run/docker.sock"}`.
     """
 
-    def __init__(self, pipes=None, depth=None, **settings):
+    def __init__(self, *, pipes=None, depth=None, **settings):
         self._core = _of_hosts(pipes, depth, **settings)
 
     @property
@@ -331,7 +335,7 @@ class AsyncClient(_AsyncCalls):
 class AsyncHosts(_AsyncCalls):
     """As `Hosts`, for asyncio. It belongs to the event loop of its first call."""
 
-    def __init__(self, pipes=None, depth=None, **settings):
+    def __init__(self, *, pipes=None, depth=None, **settings):
         self._core = _of_hosts(pipes, depth, **settings)
 
     @property
@@ -343,15 +347,15 @@ class AsyncHosts(_AsyncCalls):
 def _of_hosts(
     pipes, depth, *, origins=None, connections=None, redirects=None, resolve=None, unix_sockets=None, **settings
 ):
-    resolve, unix_sockets = (list(given.items()) if given else None for given in (resolve, unix_sockets))
+    ways = [(host, [at] if isinstance(at, str) else list(at)) for host, at in (resolve or {}).items()]
     return _native.Core.of_hosts(
         pipes=pipes,
         depth=depth,
         origins=origins,
         connections=connections,
         redirects=redirects,
-        resolve=resolve,
-        unix_sockets=unix_sockets,
+        resolve=ways,
+        unix_sockets=list((unix_sockets or {}).items()),
         **settings,
     )
 

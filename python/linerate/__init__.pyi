@@ -141,6 +141,17 @@ class _HostsSettings(_Settings, total=False):
 
 class _Calls:
     def send(self, request: Union[str, Request], *, timeout: Optional[float] = None) -> Response: ...
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Optional[_Body] = None,
+        *,
+        json: Any = None,
+        params: Optional[_Params] = None,
+        headers: Optional[_Headers] = None,
+        timeout: Optional[float] = None,
+    ) -> Response: ...
     def get(
         self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None, timeout: Optional[float] = None
     ) -> Response: ...
@@ -213,13 +224,24 @@ class Client(_Calls):
 
 class Hosts(_Calls):
     def __init__(
-        self, pipes: Optional[int] = None, depth: Optional[int] = None, **settings: Unpack[_HostsSettings]
+        self, *, pipes: Optional[int] = None, depth: Optional[int] = None, **settings: Unpack[_HostsSettings]
     ) -> None: ...
     @property
     def open_origins(self) -> int: ...
 
 class _AsyncCalls:
     async def send(self, request: Union[str, Request], *, timeout: Optional[float] = None) -> Response: ...
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Optional[_Body] = None,
+        *,
+        json: Any = None,
+        params: Optional[_Params] = None,
+        headers: Optional[_Headers] = None,
+        timeout: Optional[float] = None,
+    ) -> Response: ...
     async def get(
         self, path: str, *, params: Optional[_Params] = None, headers: Optional[_Headers] = None, timeout: Optional[float] = None
     ) -> Response: ...
@@ -298,7 +320,7 @@ class AsyncClient(_AsyncCalls):
 
 class AsyncHosts(_AsyncCalls):
     def __init__(
-        self, pipes: Optional[int] = None, depth: Optional[int] = None, **settings: Unpack[_HostsSettings]
+        self, *, pipes: Optional[int] = None, depth: Optional[int] = None, **settings: Unpack[_HostsSettings]
     ) -> None: ...
     @property
     def open_origins(self) -> int: ...

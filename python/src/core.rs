@@ -104,7 +104,7 @@ impl Core {
 }
 
 /// Where connections to a host go instead of its addresses.
-type HostWays<T> = Option<Vec<(String, T)>>;
+type HostWays<T> = Vec<(String, T)>;
 
 impl Core {
     fn start(client: Caller, pipes: Option<u32>, depth: Option<u32>) -> PyResult<Core> {
@@ -168,12 +168,12 @@ impl Core {
         if let Some(most) = redirects {
             builder = builder.redirects(Redirects::up_to(most));
         }
-        for (host, addresses) in resolve.into_iter().flatten() {
+        for (host, addresses) in resolve {
             let parsed: Result<Vec<SocketAddr>, _> = addresses.iter().map(|text| text.parse()).collect();
             let words = || format!("resolve: {host:?} is at {addresses:?}\nhint: write [\"ADDRESS:PORT\"]");
             builder = builder.resolve(&host, parsed.map_err(|_| raise(py, Error::Builder(words())))?);
         }
-        for (host, path) in unix_sockets.into_iter().flatten() {
+        for (host, path) in unix_sockets {
             builder = builder.unix_socket(&host, path);
         }
         let hosts = builder.build().map_err(|error| raise(py, error))?;

@@ -195,7 +195,10 @@ pub(crate) fn request_of(from: &Bound<'_, PyAny>) -> PyResult<http::Request<Byte
 }
 
 fn uri(py: Python<'_>, path: &str) -> PyResult<Uri> {
-    Uri::try_from(&*percent_encoded(path)).map_err(|e| error::request(py, format!("{path:?}: {e}")))
+    Uri::try_from(&*percent_encoded(path)).map_err(|e| {
+        let hint = "write /PATH, or for Hosts http://HOST:PORT/PATH";
+        error::request(py, format!("{path:?}: {e}\nhint: {hint}"))
+    })
 }
 
 pub(crate) fn bytes_of(body: &Bound<'_, PyAny>) -> PyResult<Bytes> {

@@ -76,7 +76,18 @@ fn setting(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Setting> {
         "proxy" => with(text(), |builder, proxy| builder.proxy(&proxy)),
         "no_proxy_for" => with(text(), |builder, hosts| builder.no_proxy_for(&hosts)),
         "server_name" => with(text(), |builder, name| builder.server_name(&name)),
-        _ => Err(wrong(format!("no setting {name}"))),
+        _ => Err(wrong(format!("no setting {name}\nhint: {}", hint(name)))),
+    }
+}
+
+/// What a program may have wanted by a name that other clients have.
+fn hint(name: &str) -> &'static str {
+    match name {
+        "origins" | "connections" | "redirects" | "resolve" | "unix_sockets" => "it is one of Hosts",
+        "limits" => "take connections, origins and pipes of Hosts, or pipes and depth",
+        "headers" | "params" => "give them to each call",
+        "verify" | "cert" => "add_root trusts a certificate, client_certificate shows one",
+        _ => "help(linerate.Client) names all",
     }
 }
 

@@ -46,7 +46,7 @@ class Blocking(unittest.TestCase):
             for url in (first.url, second.url):
                 response = hosts.get(url + "/a ü", params={"b": [1, 2]})
                 self.assertEqual((response.body, response.url), (b"/a%20%C3%BC?b=1&b=2", url + "/a%20%C3%BC?b=1&b=2"))
-                hosts.post(url + "/p", json={"c": 1})
+                hosts.request("POST", url + "/p", json={"c": 1})
                 with hosts.stream(Request("PUT", url + "/s"), body=[b"d", "e"]) as streamed:
                     self.assertEqual(streamed.read(), b"/s")
             self.assertEqual([request[0] for request in first.requests], ["GET", "POST", "PUT"])
@@ -97,7 +97,7 @@ class Blocking(unittest.TestCase):
                     self.assertEqual(streamed.status, 302)
 
     def test_addresses_and_sockets_of_hosts(self):
-        with Server() as server, tempfile.TemporaryDirectory() as folder:
+        with Server() as server, Server() as second, tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "s")
             listener = socket.socket(socket.AF_UNIX)
             listener.bind(path)
@@ -105,8 +105,9 @@ class Blocking(unittest.TestCase):
             server.listener, by_tcp = listener, server.listener
             threading.Thread(target=server._accept, daemon=True).start()
             at = "127.0.0.1:%d" % by_tcp.getsockname()[1]
-            with linerate.Hosts(resolve={"shop.test": [at]}, unix_sockets={"docker": path}) as hosts:
+            with linerate.Hosts(resolve={"shop.test": [at], "one.test": second.url[7:]}, unix_sockets={"docker": path}) as hosts:
                 self.assertEqual(hosts.get("http://shop.test/a").body, b"/a")
+                self.assertEqual(hosts.get("http://one.test/a").body, b"/a")
                 self.assertEqual(hosts.get("http://docker/b").body, b"/b")
                 self.assertEqual(server.requests[1][2]["host"], "docker")
             by_tcp.close()
@@ -114,6 +115,9 @@ class Blocking(unittest.TestCase):
                 with self.assertRaises(linerate.BuilderError) as raised:
                     linerate.Hosts(**wrong)
                 self.assertIn(next(iter(wrong)), str(raised.exception))
+            with self.assertRaises(linerate.BuilderError) as raised:
+                linerate.Client("http://a", redirects=3)
+            self.assertIn("it is one of Hosts", str(raised.exception))
 
     def test_one_that_was_not_closed_warns(self):
         with warnings.catch_warnings(record=True) as seen:
