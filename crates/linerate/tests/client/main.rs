@@ -358,3 +358,18 @@ async fn slow_calls_get_connections_of_their_own_by_default() {
     let most = most.load(std::sync::atomic::Ordering::Relaxed);
     assert!(most >= 50, "{most} at once");
 }
+
+/// A program that wants the client alone builds neither load nor serve.
+#[test]
+fn the_client_alone_is_few_crates() {
+    let words = "tree --offline -p linerate --no-default-features --features client -e normal --prefix none";
+    let tree = std::process::Command::new(env!("CARGO")).args(words.split(' ')).output().unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let names = String::from_utf8(tree.stdout).unwrap();
+    let names: std::collections::BTreeSet<_> =
+        names.lines().filter_map(|line| line.split(' ').next()).collect();
+    let ours: Vec<_> = names.iter().filter(|name| name.starts_with("linerate-")).collect();
+    let wanted = ["linerate-base", "linerate-client", "linerate-http", "linerate-net", "linerate-tls"];
+    assert!(ours.iter().all(|name| wanted.contains(name)), "{ours:?}");
+    assert!(names.len() <= 50, "{}: {names:?}", names.len());
+}

@@ -121,6 +121,22 @@ async fn http2_by_prior_knowledge() {
     assert_eq!(client.statistics().connected, 1);
 }
 
+/// Where all streams of a connection are taken by slow calls, another opens; quick calls share one.
+#[tokio::test]
+async fn connections_over_http2_grow_while_responses_are_slow() {
+    let server = secure(&["h2"], false);
+    for (path, connections) in [("/quick", 1..=1), ("/slow", 2..=8)] {
+        let client = server.client().build().unwrap();
+        client.get("/").await.unwrap();
+        for _ in 0..3 {
+            let calls = (0..1000).map(|n| client.get(&format!("{path}/{n}")));
+            assert!(futures_util::future::join_all(calls).await.iter().all(Result::is_ok));
+        }
+        let connected = client.statistics().connected;
+        assert!(connections.contains(&connected), "{path}: {connected}");
+    }
+}
+
 /// As nginx does after `keepalive_requests`.
 #[tokio::test]
 async fn a_server_that_closes_often_costs_no_request() {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use http::Version;
+
 use super::rules::{Does, OK, SECOND, ok, one_pipe, program};
 use super::{CallOptions, Program, address};
 use crate::client::timings::{ResponseExt, Timings, Why};
@@ -68,4 +70,56 @@ fn without_the_setting_nothing_is_told() {
     program.get(0);
     program.run(SECOND);
     assert!(program.ended[&0].as_ref().unwrap().timings().is_none());
+}
+
+/// Each kind has words of its own, with the times.
+#[test]
+fn what_took_longest_is_told_in_words() {
+    let parts = |queue, behind, server, receive| Timings {
+        queue: queue * MS,
+        behind: behind * MS,
+        server: server * MS,
+        receive: receive * MS,
+        total: (queue + behind + server + receive) * MS,
+        attempts: 1,
+        ..Timings::default()
+    };
+    let waited = parts(40, 1, 2, 3);
+    for (timings, why, words) in [
+        (waited, Why::Place, "40.0ms of 46.0ms: waited for a place on a connection"),
+        (
+            Timings { limited: 30 * MS, ..waited },
+            Why::Limit,
+            "40.0ms of 46.0ms: waited while all connections that Hosts may have were in use",
+        ),
+        (
+            Timings { connect: Some(30 * MS), ..waited },
+            Why::Connecting,
+            "40.0ms of 46.0ms: waited for a new connection",
+        ),
+        (
+            Timings { dns: Some(15 * MS), tls: Some(15 * MS), version: Version::HTTP_3, ..waited },
+            Why::Connecting,
+            "40.0ms of 46.0ms: waited for a new connection by QUIC",
+        ),
+        (
+            Timings { attempts: 2, ..waited },
+            Why::SentAgain,
+            "40.0ms of 46.0ms: was sent 2 times, as connections were lost",
+        ),
+        (
+            Timings { requests_before: 2, ..parts(1, 40, 2, 3) },
+            Why::Behind,
+            "40.0ms of 46.0ms: waited behind 2 earlier requests of its connection",
+        ),
+        (parts(1, 2, 40, 3), Why::Server, "40.0ms of 46.0ms: the server and the way there and back"),
+        (
+            Timings { retransmits: 1, ..parts(1, 2, 40, 3) },
+            Why::Retransmitted,
+            "43.0ms of 46.0ms: segments were lost (1 sent again)",
+        ),
+        (parts(1, 2, 3, 40), Why::Receiving, "40.0ms of 46.0ms: the response took long to arrive"),
+    ] {
+        assert_eq!((timings.why(), timings.to_string().as_str()), (why, words));
+    }
 }
