@@ -88,13 +88,16 @@ fn bars(group: &Group, id: &str, title: &str) -> Option<String> {
 const LEFT: f64 = 170.0;
 const RIGHT: f64 = 470.0;
 const ROW: f64 = 28.0;
+/// Width of a character of the monospaced font, of its height. A long name gets smaller where letters are large.
+const WIDE: f64 = 0.61;
 
 /// One bar with its name and its value; `share` of 1 is the longest.
 fn bar(svg: &mut String, y: f64, name: &str, share: f64, said: &str) {
     let width = ((RIGHT - LEFT) * share).max(1.0);
+    let room = (LEFT - 10.0) / (name.chars().count() as f64 * WIDE);
     let _ = write!(
         svg,
-        r#"<text class="name" x="{}" y="{:.1}" text-anchor="end">{}</text><rect class="bar" x="{LEFT}" y="{:.1}" width="{width:.1}" height="16" rx="2"/><text x="{:.1}" y="{:.1}">{}</text>"#,
+        r#"<text class="name" style="font-size:min(1em,{room:.1}px)" x="{}" y="{:.1}" text-anchor="end">{}</text><rect class="bar" x="{LEFT}" y="{:.1}" width="{width:.1}" height="16" rx="2"/><text x="{:.1}" y="{:.1}">{}</text>"#,
         LEFT - 8.0,
         y + 15.0,
         escape(name),
