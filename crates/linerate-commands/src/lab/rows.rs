@@ -278,7 +278,7 @@ fn one_group(
     in_turns((scenario, group), &mut rows, &servers, (args, interrupt), document)?;
     tell(args, "");
     let first: Option<Vec<RunFigures>> = rows.first().map(|r| r.runs.clone());
-    warn(&mut document.warnings, group, &rows);
+    warn(&mut document.warnings, group, &rows, document.server_cores.len());
     let words = match &group.quick {
         Some(name) => heads::words(
             &rows.iter().map(|r| heads::HeldUpRow::of(name, &r.plan, &r.runs)).collect::<Vec<_>>(),
@@ -362,12 +362,15 @@ fn whole_rounds(rows: &mut [ReadyRow<'_>]) {
 }
 
 /// Where the client was the limit, or had no core, a server is not measured.
-fn warn(warnings: &mut Vec<String>, group: &RowGroup, rows: &[ReadyRow<'_>]) {
+fn warn(warnings: &mut Vec<String>, group: &RowGroup, rows: &[ReadyRow<'_>], server_cores: usize) {
     let limited = |_: &ReadyRow<'_>, run: &RunFigures| run.client_limit.is_some();
     // Blocking threads share cores among themselves, so their waiting proves nothing.
     let waited =
         |ready: &ReadyRow<'_>, run: &RunFigures| run.client_waited > 0.2 && ready.plan.way == Way::Loop;
-    let starved = |_: &ReadyRow<'_>, run: &RunFigures| run.server_waited.is_some_and(|share| share > 0.2);
+    // Many threads of a server wait for each other, so what they used counts as well.
+    let starved = |_: &ReadyRow<'_>, run: &RunFigures| {
+        run.server_waited.is_some_and(|share| share > 0.2) && seen::taken(run, server_cores) > 0.1
+    };
     let in_most = |ready: &ReadyRow<'_>, found: &dyn Fn(&ReadyRow<'_>, &RunFigures) -> bool| {
         ready.runs.iter().filter(|run| found(ready, run)).count() * 2 > ready.runs.len()
     };
@@ -450,12 +453,18 @@ mod tests {
         };
         let said = |run: RunFigures| {
             let mut warnings = Vec::new();
-            warn(&mut warnings, group, &[ready(run)]);
+            warn(&mut warnings, group, &[ready(run)], 1);
             warnings.join("\n")
         };
         assert_eq!(said(RunFigures::default()), "");
-        let server = said(RunFigures { server_waited: Some(0.5), ..RunFigures::default() });
+        let busy = |us: f64, share: f64| RunFigures {
+            values: [("cpu_us_per_request", us), ("rate_rps", 10_000.0)].into(),
+            server_waited: Some(share),
+            ..RunFigures::default()
+        };
+        let server = said(busy(50.0, 0.5));
         assert!(server.starts_with("other work took the server's core for part of the time: "), "{server}");
+        assert_eq!(said(busy(98.0, 0.98)), "", "a thousand processes wait for each other");
         let client = said(RunFigures { client_waited: 0.5, ..RunFigures::default() });
         assert!(client.starts_with("other work took the client's core for part of the time: "), "{client}");
     }
