@@ -5,7 +5,7 @@ mod common;
 mod issued;
 mod serving;
 
-use common::{HELLO, answering, measured, run};
+use common::{HELLO, answering, measured, responding, run};
 use serde_json::Value;
 
 /// Responses in all entries of a series.
@@ -60,6 +60,24 @@ fn a_short_run_is_seen_in_steps_of_10_ms() {
     assert!(std::fs::read_to_string(html).unwrap().contains("in small steps"));
 }
 
+/// A POST that is lost has an unknown end, and a 503 is bad: neither is `failed`.
+#[test]
+fn steps_have_all_that_got_no_good_response() {
+    let lost = responding(|_| Err(std::io::ErrorKind::ConnectionReset.into()));
+    let busy = answering("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+    for (server, status) in [(lost, "unknown"), (busy, "bad")] {
+        let url = format!("http://{server}/");
+        let load = ["-X", "POST", "-c", "2", "-n", "20", &url];
+        let (document, said) = measured(&load);
+        assert_eq!(said.code, Some(1), "{said:?}");
+        let of = |name: &str| -> u64 {
+            document["series_fine"].as_array().unwrap().iter().map(|step| step[name].as_u64().unwrap()).sum()
+        };
+        let all = of("failed") + of("unknown") + of("bad");
+        assert_eq!((of(status) > 0, all), (true, 20), "{}", document["series_fine"]);
+    }
+}
+
 #[test]
 fn a_longer_run_has_steps_of_100_ms() {
     let url = format!("http://{}/", answering(HELLO));
@@ -97,10 +115,9 @@ fn the_servers_cpu_time_is_in_the_steps() {
     assert!((used / lasted / rate - 1.0).abs() < 0.3 || lasted < 0.7 * begin, "{used} in {lasted}, {rate}");
     let text = std::fs::read_to_string(csv).unwrap();
     let header = text.lines().next().unwrap();
-    assert!(
-        header.ends_with("client_busy,server_busy,duplicate_acks,zero_windows,windows_full,retransmissions")
-    );
+    let counted = "duplicate_acks,zero_windows,windows_full,retransmissions,unknown,bad";
+    assert!(header.ends_with(&format!("client_busy,server_busy,{counted}")), "{header}");
     // Without a capture nothing was counted.
-    assert!(text.lines().nth(1).unwrap().ends_with(",,,,"), "{text}");
+    assert!(text.lines().nth(1).unwrap().ends_with(",,,,,0,0"), "{text}");
     assert!(steps.iter().all(|step| step["duplicate_acks"].is_null()));
 }

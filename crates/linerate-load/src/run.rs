@@ -300,6 +300,8 @@ impl Running {
             t_s: outcome.window.time.as_secs_f64(),
             answered: outcome.window.answered,
             failed: outcome.requests.failed,
+            unknown: outcome.requests.unknown,
+            bad: outcome.bad.total(),
             bytes_sent: outcome.window.bytes.sent,
             bytes_received: outcome.window.bytes.received,
             in_flight: None,
@@ -454,12 +456,13 @@ impl Collector {
         let mut sample =
             FineSample { t_s: measured.as_secs_f64(), in_flight: Some(0), ..FineSample::default() };
         for (part, ended) in self.parts.iter().zip(&self.ended) {
-            let (answered, failed, bytes, in_flight) = match ended {
-                Some(end) => (end.answered, end.failed, end.bytes, 0),
-                None => (part.requests.answered, part.requests.failed, part.bytes, part.in_flight),
+            let r = &part.requests;
+            let (counts, bytes, in_flight) = match ended {
+                Some(end) => ([end.answered, end.failed, end.unknown, end.bad], end.bytes, 0),
+                None => ([r.answered, r.failed, r.unknown, part.bad.total()], part.bytes, part.in_flight),
             };
-            sample.answered += answered;
-            sample.failed += failed;
+            let sums = [&mut sample.answered, &mut sample.failed, &mut sample.unknown, &mut sample.bad];
+            sums.into_iter().zip(counts).for_each(|(sum, n)| *sum += n);
             sample.bytes_sent += bytes.sent;
             sample.bytes_received += bytes.received;
             sample.in_flight = sample.in_flight.map(|n| n + in_flight);

@@ -45,7 +45,7 @@ pub fn csv(document: &Document) -> String {
 pub fn csv_fine(document: &Document) -> String {
     let mut out = String::from(
         "t_s,rate_rps,failed,bytes_received,bytes_sent,in_flight,client_busy,server_busy,duplicate_acks,\
-         zero_windows,windows_full,retransmissions\r\n",
+         zero_windows,windows_full,retransmissions,unknown,bad\r\n",
     );
     for i in document.series_fine.iter().flatten() {
         let taken = |value: Option<u64>| value.map_or(String::new(), |n| n.to_string());
@@ -63,6 +63,8 @@ pub fn csv_fine(document: &Document) -> String {
             taken(i.zero_windows),
             taken(i.windows_full),
             taken(i.retransmissions),
+            i.unknown.to_string(),
+            i.bad.to_string(),
         ];
         let _ = write!(out, "{}\r\n", fields.join(","));
     }
@@ -193,6 +195,17 @@ mod tests {
         document.series[1].bad = 7;
         let text = csv(&document);
         assert!(text.split("\r\n").nth(2).is_some_and(|row| row.ends_with(",0,7,p50 p99")), "{text}");
+    }
+
+    #[test]
+    fn each_small_step_has_what_got_no_good_response() {
+        let mut document = document();
+        let step = &mut document.series_fine.as_mut().unwrap()[1];
+        (step.failed, step.unknown, step.bad) = (1, 2, 3);
+        let text = csv_fine(&document);
+        let rows: Vec<Vec<&str>> = text.trim_end().split("\r\n").map(|l| l.split(',').collect()).collect();
+        let of = |name| rows[2][rows[0].iter().position(|column| *column == name).unwrap()];
+        assert_eq!(["failed", "unknown", "bad"].map(of), ["1", "2", "3"], "{text}");
     }
 
     #[test]

@@ -408,6 +408,8 @@ fn fine(samples: &[outcome::FineSample]) -> Option<Vec<FineInterval>> {
             t_s: round3(end.t_s),
             rate_rps: round3(end.answered.saturating_sub(begin.answered) as f64 / seconds),
             failed: end.failed.saturating_sub(begin.failed),
+            unknown: end.unknown.saturating_sub(begin.unknown),
+            bad: end.bad.saturating_sub(begin.bad),
             bytes_sent: end.bytes_sent.saturating_sub(begin.bytes_sent),
             bytes_received: end.bytes_received.saturating_sub(begin.bytes_received),
             in_flight: end.in_flight,

@@ -24,6 +24,12 @@ pub struct FineSample {
     pub answered: u64,
     /// Failed so far.
     pub failed: u64,
+    /// Of unknown end so far.
+    #[serde(default)]
+    pub unknown: u64,
+    /// Responses so far that were not good.
+    #[serde(default)]
+    pub bad: u64,
     /// Bytes of requests so far.
     pub bytes_sent: u64,
     /// Bytes of responses so far.
@@ -112,7 +118,7 @@ impl FineSeries {
     /// All of them, with the run's sums at its end.
     pub(crate) fn finish(mut self, end: FineSample) -> Vec<FineSample> {
         self.samples.retain(|sample| sample.t_s < end.t_s && sample.answered <= end.answered);
-        if self.samples.is_empty() && end.answered + end.failed == 0 {
+        if self.samples.is_empty() && end.answered + end.failed + end.unknown == 0 {
             return Vec::new();
         }
         self.samples.push(end);

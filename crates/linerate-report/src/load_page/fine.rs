@@ -44,6 +44,9 @@ pub(super) fn section(out: &mut String, document: &Document, points: &[Point]) {
         "<section id=\"fine\"><h2>The first {} s in small steps</h2><div class=\"diagrams\">",
         units::three_digits(last.t_s)
     );
+    // Curves that are zero throughout say nothing.
+    let is_there =
+        |lines: &[ChartLine<'_>]| lines.iter().any(|l| l.values.iter().flatten().any(|n| *n > 0.0));
     let silent = points::silences(document, points);
     let mut draw = |title, lines: &[ChartLine<'_>], scale, shown: &dyn Fn(f64) -> String| {
         if let Some(svg) = chart::over_time(title, (&times, &silent), lines, scale, shown) {
@@ -52,6 +55,14 @@ pub(super) fn section(out: &mut String, document: &Document, points: &[Point]) {
     };
     let rate = [line("rate", "b", &|step, _| Some(step.rate_rps))];
     draw("Responses per second", &rate, Scale::Linear(0.01), &units::rate);
+    let wrong = [
+        line("failed", "bad", &|step, _| Some(step.failed as f64)),
+        line("unknown", "a", &|step, _| Some(step.unknown as f64)),
+        line("bad", "b", &|step, _| Some(step.bad as f64)),
+    ];
+    if is_there(&wrong) {
+        draw("Failed, unknown and bad requests", &wrong, WHOLE, &|v| units::count(v as u64));
+    }
     let bytes = [
         line("received", "b", &|step, lasted| Some(step.bytes_received as f64 / lasted)),
         line("sent", "a", &|step, lasted| Some(step.bytes_sent as f64 / lasted)),
@@ -71,9 +82,6 @@ pub(super) fn section(out: &mut String, document: &Document, points: &[Point]) {
         line("retransmitted", "bad", &events(|step| step.retransmissions)),
         line("duplicate ACKs", "a", &events(|step| step.duplicate_acks)),
     ];
-    // Curves that are zero throughout say less than the table of segments.
-    let is_there =
-        |lines: &[ChartLine<'_>]| lines.iter().any(|l| l.values.iter().flatten().any(|n| *n > 0.0));
     if is_there(&again) {
         draw("Segments retransmitted, and duplicate ACKs", &again, WHOLE, &|v| units::count(v as u64));
     }

@@ -12,6 +12,12 @@ pub struct FineInterval {
     pub rate_rps: f64,
     /// Failed in it.
     pub failed: u64,
+    /// Of unknown end in it.
+    #[serde(default)]
+    pub unknown: u64,
+    /// Responses in it that were not good.
+    #[serde(default)]
+    pub bad: u64,
     /// Bytes of requests in it.
     pub bytes_sent: u64,
     /// Bytes of responses in it.
