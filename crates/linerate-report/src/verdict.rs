@@ -44,7 +44,7 @@ pub fn reasons(plan: &Plan, outcome: &Outcome) -> Vec<String> {
 }
 
 /// Responses in another order than their requests.
-pub(crate) fn out_of_order(responses: u64) -> String {
+fn out_of_order(responses: u64) -> String {
     let n = units::several(responses, "response came", "responses came");
     format!("{n} in another order than the requests (RFC 9112 section 9.3.2)")
 }

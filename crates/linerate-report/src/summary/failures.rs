@@ -71,7 +71,7 @@ fn resent(requests: &Requests) -> String {
     format!("{what} a second time, {why}; each counts once (--resend never lets them fail)")
 }
 
-/// Unsolicited responses, and responses in the wrong order.
+/// Unsolicited responses.
 fn unsolicited(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     let requests = &outcome.requests;
     if requests.unsolicited_responses > 0 {
@@ -85,10 +85,6 @@ fn unsolicited(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
         if let Some(sample) = outcome.samples.iter().find(|s| s.why == "unsolicited") {
             page.labelled("", &format!("the first bytes: {}", sample.head.escape_debug()));
         }
-    }
-    if requests.out_of_order_responses > 0 {
-        page.blank();
-        page.marked(Mark::Bad, &crate::verdict::out_of_order(requests.out_of_order_responses));
     }
 }
 

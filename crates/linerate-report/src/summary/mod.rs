@@ -128,16 +128,18 @@ fn headline(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     if outcome.interrupted {
         page.line(&style.warn("Interrupted: these are the results so far."));
     }
-    if let Some(why) = &outcome.aborted {
-        page.line(&style.wrapped("", &style.bad(&format!("Ended early by --abort-on {why}."))));
-    }
     if outcome.unreachable.is_some() {
         return;
     }
     page.blank();
     let requests = &outcome.requests;
-    let rate = format!("{} requests/s", units::rate(outcome.rate_rps()));
-    page.line(&format!("{}   {}", style.bold(&rate), answered_in(outcome, style)));
+    let rate = style.bold(&format!("{} requests/s", units::rate(outcome.rate_rps())));
+    let errors = outcome.errors() as f64 / requests.due().max(1) as f64;
+    let errors = match errors {
+        0.0 => String::new(),
+        share => format!(", {}", style.bad(&format!("{} errors", units::percent(share)))),
+    };
+    page.line(&format!("{rate}{errors}   {}", answered_in(outcome, style)));
     page.line(&format!(
         "{}/s received, {}/s sent",
         units::bytes(outcome.per_second(outcome.window.bytes.received)),
@@ -156,13 +158,8 @@ fn headline(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
             ),
         ));
     }
-    unreachable(page, outcome);
+    faults(page, plan, outcome);
     unaccepted(page, outcome);
-    let (bad, answered) = (outcome.bad.total(), requests.answered);
-    if answered > 0 && bad == answered {
-        page.blank();
-        page.marked(Mark::Bad, "not one response was good: the rate is that of bad responses");
-    }
 }
 
 /// The most frequent reason of what went wrong, in brackets.
@@ -194,12 +191,21 @@ fn answered_in(outcome: &Outcome, style: Style) -> String {
     format!("{answered} answered in {}", time(outcome.duration))
 }
 
-/// When the server could not be reached, in a line.
-fn unreachable(page: &mut SummaryText, outcome: &Outcome) {
-    let mark = if outcome.was_down() { Mark::Bad } else { Mark::Doubt };
-    if let Some(text) = verdict::out_of_reach(outcome) {
+/// Why the exit code is 1 whatever the checks found, a line for each reason; and that the server was out of reach for
+/// a moment.
+fn faults(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
+    let reasons = verdict::reasons(plan, outcome);
+    let moment = verdict::out_of_reach(outcome).filter(|_| !outcome.was_down());
+    let lines: Vec<_> = reasons
+        .iter()
+        .map(|why| (Mark::Bad, why))
+        .chain(moment.iter().map(|why| (Mark::Doubt, why)))
+        .collect();
+    if !lines.is_empty() {
         page.blank();
-        page.marked(mark, &text);
+    }
+    for (mark, why) in lines {
+        page.marked(mark, why);
     }
 }
 

@@ -137,6 +137,28 @@ fn nothing_answered_has_no_table_and_no_division_by_zero() {
     assert!(!page.contains("NaN") && !page.contains("p50"), "{page}");
 }
 
+/// The exit code is 1 or half of it failed: no reader has to go through the sections to see that.
+#[test]
+fn what_went_wrong_stands_in_the_first_lines() {
+    let mut plan = testing::plan_closed();
+    let mut unanswered = testing::quiet_outcome();
+    unanswered.requests.unknown = unanswered.requests.answered;
+    unanswered.requests.sent = 2 * unanswered.requests.answered;
+    let mut unexpected = testing::quiet_outcome();
+    unexpected.bad.status = 20;
+    plan.requests[0].expect.status = vec![200];
+    for (outcome, said) in [
+        (&unanswered, ", 50.0 % errors   100,000 answered in 10.0 s"),
+        (&unexpected, "FAILED        20 responses were not what was expected"),
+    ] {
+        for length in [SummaryLength::Short, SummaryLength::Screen] {
+            let page = as_long_as(length, &plan, outcome, Style { width: 200, ..Style::default() });
+            let first: Vec<_> = page.lines().take(8).collect();
+            assert!(first.join("\n").contains(said), "{page}");
+        }
+    }
+}
+
 #[test]
 fn throughput_shows_no_latency() {
     let plan = Plan { throughput: true, ..testing::plan_closed() };
