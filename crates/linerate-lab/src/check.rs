@@ -104,7 +104,7 @@ impl MetricCheck {
             let found = since.iter().find(|s| s.metric.id == self.metric.id);
             return match found.map(|s| (s.change, s.ci95)) {
                 None => self.failed(None, "not measured in both comparisons".to_owned()),
-                Some((change, None)) => self.too_few(Some(change)),
+                Some((change, None)) => self.too_few(Some(change), ""),
                 Some((change, ci95)) => self.compared(change, ci95),
             };
         }
@@ -125,7 +125,8 @@ impl MetricCheck {
             }
             MetricVerdict::NotMeasured => self.failed(None, "not measured: too few requests".to_owned()),
             MetricVerdict::TooFewRounds => {
-                self.too_few(found.ratio.filter(|_| self.looked == CheckedQuantity::Ratio))
+                let ratio = found.ratio.filter(|_| self.looked == CheckedQuantity::Ratio);
+                self.too_few(ratio, bound(found.at_least))
             }
             _ => {
                 let value = match self.looked {
@@ -144,14 +145,15 @@ impl MetricCheck {
     /// Compares a ratio, of which one side may be a bound.
     fn bounded(&self, at_least: Pair<bool>, value: f64, ci95: Option<(f64, f64)>) -> Checked {
         let wants_less = matches!(self.operator, Operator::Less | Operator::AtMost);
-        let (side, is) = match at_least {
+        let side = match at_least {
             [false, false] => return self.compared(value, ci95),
-            [true, _] => ("A", "at most"),
-            [false, true] => ("B", "at least"),
+            [true, _] => "A",
+            [false, true] => "B",
         };
+        let is = bound(at_least);
         // An upper bound proves that a ratio is small enough, a lower one that it is large enough.
         let proves = wants_less == at_least[0];
-        let shown = format!("{is} {value:.3}: requests of {side} without a good response stand there");
+        let shown = format!("{is}{value:.3}: requests of {side} without a good response stand there");
         Checked { pass: proves && self.holds(value), ..self.failed(Some(value), shown) }
     }
 
@@ -169,8 +171,8 @@ impl MetricCheck {
         Checked { pass, ..self.failed(Some(value), format!("{value:.3}{sure}")) }
     }
 
-    fn too_few(&self, value: Option<f64>) -> Checked {
-        let seen = value.map_or(String::new(), |value| format!("{value:.3}, but "));
+    fn too_few(&self, value: Option<f64>, bound: &str) -> Checked {
+        let seen = value.map_or(String::new(), |value| format!("{bound}{value:.3}, but "));
         self.failed(value, format!("{seen}too few rounds: at least {LEAST_ROUNDS} must count"))
     }
 
@@ -193,6 +195,15 @@ impl Rounds {
     pub fn checked(&self, checks: &[MetricCheck], since: &[RatioChange]) -> Vec<Checked> {
         let verdicts = self.verdicts();
         checks.iter().map(|check| check.evaluate(&verdicts, since)).collect()
+    }
+}
+
+/// What stands before a ratio of which one side is a bound.
+fn bound(at_least: Pair<bool>) -> &'static str {
+    match at_least {
+        [true, false] => "at most ",
+        [false, true] => "at least ",
+        _ => "",
     }
 }
 
@@ -281,5 +292,7 @@ mod tests {
         assert!(found(&b, "p99 ratio<1.1").shown.contains("at least 1.020: requests of B"));
         let a = ComparedMetric { at_least: [true, false], ..compared() };
         assert!(found(&a, "p99 ratio<1.1").pass && !found(&a, "p99 ratio>0.9").pass);
+        let few = ComparedMetric { verdict: MetricVerdict::TooFewRounds, ..b };
+        assert!(found(&few, "p99 ratio>1.01").shown.starts_with("at least 1.020, but too few rounds"));
     }
 }

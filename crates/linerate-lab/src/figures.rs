@@ -158,7 +158,7 @@ impl RunFigures {
             values,
             missing,
             at_least,
-            is_rate_bound: outcome.requests.answered == 0 || good_rate(outcome) < least_rate(outcome),
+            is_rate_bound: outcome.requests.answered == 0 || outcome.good_rate_rps() < least_rate(outcome),
             latencies: if plan.throughput { RunLatencies::default() } else { RunLatencies::of(outcome) },
             by_name: outcome
                 .by_name
@@ -245,15 +245,6 @@ fn least_rate(outcome: &Outcome) -> f64 {
     1.0 / outcome.window.time.as_secs_f64()
 }
 
-/// Errors are often faster than work, so bad responses make neither a rate larger nor a cost smaller.
-fn share_of_good(outcome: &Outcome) -> f64 {
-    1.0 - (outcome.bad.total() as f64 / outcome.requests.answered.max(1) as f64).min(1.0)
-}
-
-fn good_rate(outcome: &Outcome) -> f64 {
-    outcome.rate_rps() * share_of_good(outcome)
-}
-
 fn values(
     plan: &Plan,
     outcome: &Outcome,
@@ -271,8 +262,7 @@ fn values(
         }
         return (all, missing);
     }
-    let share_of_good = share_of_good(outcome);
-    all.insert("rate_rps", good_rate(outcome).max(least_rate(outcome)));
+    all.insert("rate_rps", outcome.good_rate_rps().max(least_rate(outcome)));
     let latency = outcome.main_latency();
     if !plan.throughput && latency.count() > 0 {
         let (mean_ns, is_bound) = outcome.latency.main().mean_ns();
@@ -286,7 +276,7 @@ fn values(
     }
     // Work for requests of the warm-up is measured too, so their responses count. Where none is good, the costs are
     // infinite, and left out below.
-    let arrived = outcome.arrived.max(1) as f64 * share_of_good;
+    let arrived = outcome.good_of(outcome.arrived.max(1) as f64);
     let each = |time: Duration| time.as_secs_f64() * 1e6 / arrived;
     all.insert("client_cpu_us_per_request", each(outcome.client.cpu));
     if let Some(server) = server {

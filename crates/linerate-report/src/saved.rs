@@ -27,15 +27,21 @@ fn whole(value: f64) -> String {
     units::count(value as u64)
 }
 
+/// The share of a document's responses that were good: what is per second or per request counts these alone.
+fn share_of_good(document: &Document) -> Option<f64> {
+    let share = 1.0 - document.bad.total() as f64 / document.requests.answered.max(1) as f64;
+    (share > 0.0).then_some(share)
+}
+
 const ROWS: [Row; 15] = [
-    ("requests/s", |d| Some(d.rate_rps), units::rate, true),
+    ("requests/s", |d| Some(d.rate_rps * share_of_good(d).unwrap_or(0.0)), units::rate, true),
     ("mean", |d| latency(d)?.mean, micros, true),
     ("p50", |d| latency(d)?.p50, micros, true),
     ("p90", |d| latency(d)?.p90, micros, true),
     ("p99", |d| latency(d)?.p99, micros, true),
     ("p99.9", |d| latency(d)?.p999, micros, true),
     ("max", |d| latency(d)?.max, micros, true),
-    ("client CPU/request", |d| d.client.cpu_us_per_request, micros, true),
+    ("client CPU/request", |d| Some(d.client.cpu_us_per_request? / share_of_good(d)?), micros, true),
     ("sent", |d| Some(d.requests.sent as f64), whole, false),
     ("answered", |d| Some(d.requests.answered as f64), whole, false),
     ("failed", |d| Some(d.requests.failed as f64), whole, false),
@@ -117,6 +123,9 @@ fn notes(out: &mut String, runs: &[(String, Document)], style: Style) {
         line(out, "");
         let text = "Single runs at different times: a ratio may be the machine's. linerate compare runs both sides in turns.";
         line(out, &style.dim(&style.wrapped("", text)));
+    }
+    if runs.iter().any(|(_, document)| document.bad.total() > 0) {
+        line(out, &style.dim(&style.wrapped("", "requests/s and CPU/request are those of good responses.")));
     }
     for (i, (_, document)) in runs.iter().enumerate() {
         let mut all: Vec<(String, String)> = Vec::new();

@@ -260,6 +260,18 @@ impl Outcome {
         self.per_second(self.window.answered)
     }
 
+    /// `of_all`, which counts all responses, as far as they were good. Errors are often faster than work, so bad responses
+    /// make neither a rate larger nor a cost smaller.
+    pub fn good_of(&self, of_all: f64) -> f64 {
+        let answered = self.requests.answered;
+        of_all * answered.saturating_sub(self.bad.total()) as f64 / answered.max(1) as f64
+    }
+
+    /// Good responses per second while requests were sent.
+    pub fn good_rate_rps(&self) -> f64 {
+        self.good_of(self.rate_rps())
+    }
+
     /// `n` per second of the time in which requests were sent; 0 when no time passed.
     pub fn per_second(&self, n: u64) -> f64 {
         let seconds = self.window.time.as_secs_f64();
