@@ -150,6 +150,20 @@ fn exit_codes_are_those_of_k6_and_of_load() {
     }
 }
 
+/// As in k6: a request that is never answered lasted as long as it was waited for.
+#[test]
+fn a_request_without_a_response_is_in_the_percentiles_of_durations() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", silent.local_addr().unwrap());
+    let source = "export const options = { iterations: 2, thresholds: { http_req_duration: ['p(99)<200'] } };
+        export default function () { http.get(`${__ENV.BASE}/`, { timeout: '300ms' }); }";
+    let (code, out, err) = k6(source, &base, &[]);
+    assert_eq!(code, 99, "{out} {err}");
+    assert!(err.contains("100.00 % of requests failed, and no threshold is on http_req_failed"), "{err}");
+    let longer = source.replace("p(99)<200", "p(99)<2000");
+    assert_eq!(k6(&longer, &base, &[]).0, 0);
+}
+
 #[test]
 fn flags_stand_in_place_of_options() {
     let server = NotingServer::start();

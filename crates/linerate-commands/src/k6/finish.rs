@@ -60,6 +60,7 @@ impl RunEnd<'_> {
             }
         }
         self.warn_of_scripts();
+        self.warn_of_failed();
         Ok(self.exit(&judged))
     }
 
@@ -130,6 +131,23 @@ impl RunEnd<'_> {
             let (percent, threads) = (share * 100.0, self.threads);
             eprintln!(
                 "warning: the script's own code took {percent:.0} % of the time of {threads} thread(s): it limits this run"
+            );
+        }
+    }
+
+    /// Names failed requests where no threshold does: those on durations take a quick failure for a quick response.
+    fn warn_of_failed(&self) {
+        let failed = self.metrics.named("http_req_failed").map(|metric| &metric.sink);
+        let failed = failed.and_then(|sink| sink.value("rate", self.elapsed.as_secs_f64())).unwrap_or(0.0);
+        let is_judged = self
+            .options
+            .thresholds
+            .iter()
+            .any(|t| ["http_req_failed", "checks"].contains(&t.metric.as_str()));
+        if failed > 0.0 && !is_judged {
+            let percent = failed * 100.0;
+            eprintln!(
+                "warning: {percent:.2} % of requests failed, and no threshold is on http_req_failed or checks"
             );
         }
     }

@@ -146,11 +146,17 @@ impl ScriptClients {
             Ok(message) => message,
             Err(why) => return failed(why, 1000),
         };
+        let begun = machine::monotonic_now();
         match client.send(message).await {
             Ok(response) => taken(request, response, sent),
             Err(error) => {
-                let code = code_of(&error);
-                failed(error.to_string(), code)
+                let mut response = failed(error.to_string(), code_of(&error));
+                // As in k6: what was never answered was waited for, so that it is in percentiles.
+                if !matches!(error, Error::Connect(_) | Error::Request(_)) {
+                    let waited = machine::monotonic_now() - begun;
+                    response.timings.waiting = waited.as_secs_f64() * 1e3;
+                }
+                response
             }
         }
     }
