@@ -85,6 +85,8 @@ const BUSY_MS: f64 = 1.0;
 const ROUND_TRIPS: f64 = 8.0;
 /// Calls at random times below which they tell nothing.
 const LEAST_SCATTERED: usize = 10;
+/// Their second series lasts this many times as long.
+const LONGER_GAP: f64 = 3.0;
 /// Share of the time that experiments leave to them.
 const RANDOM_SHARE: f64 = 0.1;
 /// Experiments with calls that take longer than so many milliseconds need all the time.
@@ -440,13 +442,13 @@ impl Planner {
     }
 
     /// Before it is said that nothing is wrong, or that no cause can be named: calls at random times.
-    /// Those that follow one another may ride in the gaps of what is slow now and then. Where many are slow
-    /// and a busy machine may be why, once more: a period shows in more of them.
+    /// Those that follow one another may ride in the gaps of what is slow now and then. Where many are slow,
+    /// once more: a period shows in more of them. One of a second shows in a longer time.
     fn scatter(&mut self) -> bool {
         let record = &self.record;
         let again = self.scattered == 1
-            && steady::may_be_starved(record)
-            && steady::at_random(record).is_some_and(|slow| slow.often);
+            && scattered::slow(record).is_some_and(|slow| slow.is_often())
+            && scattered::period(record).is_none();
         let given_up = record.given_up.contains(&Experiment::Scattered);
         if given_up || self.scattered > 0 && !again || !self.may_scatter() || self.names_any() {
             return false;
@@ -455,7 +457,8 @@ impl Planner {
         if calls < LEAST_SCATTERED {
             return false;
         }
-        let (mut at, gap) = (0.0, scattered::gap_ms(record) / 1e3);
+        let longer = if again && !record.is_contended() { LONGER_GAP } else { 1.0 };
+        let (mut at, gap) = (0.0, longer * scattered::gap_ms(record) / 1e3);
         let mut times: Vec<Duration> = (0..calls)
             .map(|_| {
                 at += gap * self.random.exponential();
@@ -607,7 +610,6 @@ impl Planner {
         if let Some(words) = idle_limit_order::unseen(record).or_else(|| idle_forgotten::unseen(record)) {
             return Some(words);
         }
-        let contended = record.is_contended();
         let pause = median_of(&record.group(), Call::longest_gap);
         let body = record.group().first().and_then(|c| c.answer()).map_or(0, |a| a.body_bytes)
             + record.settings.body_bytes;
@@ -625,7 +627,7 @@ impl Planner {
         // While nothing waited for a processor, that is no reason.
         let alone = |c: &Call| c.total.saturating_sub(c.contended.unwrap_or(c.total));
         let quickest = || record.quickest(|c| c.total).max(record.typical(alone));
-        let total = if contended { quickest() } else { record.typical(|c| c.total) };
+        let total = if record.is_contended() { quickest() } else { record.typical(|c| c.total) };
         // The time of a large body is the path's rate; without one, time beyond some round trips
         // wants a reason.
         let opening = record.typical(Call::tls_took);

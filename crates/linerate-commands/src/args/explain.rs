@@ -48,8 +48,8 @@ gone; 2 bad input, nothing was run; 3 the server could not be reached; 4 somethi
 /// Makes the call some ten times, on new and on kept connections, and looks at where the time goes. What it then suspects it
 /// tests: it changes one thing at a time (acknowledge at once, send without Nagle's algorithm, a connection that is warm, ...) and
 /// compares with calls in which nothing is changed, in turns. Needs no privileges. At most 60 calls in 15 s; 90 on a
-/// busy machine, 200 more over HTTP/2 where segments get lost, 39 more at random times where nothing else is found, and 19 more
-/// where calls on one connection are of two kinds.
+/// busy machine, 200 more over HTTP/2 where segments get lost, 39 more at random times where nothing else is found (69 where many
+/// of them are slow), and 19 more where calls on one connection are of two kinds.
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct ExplainArgs {

@@ -40,6 +40,9 @@ fn healthy(d: &Diagnosis, unicode: bool) -> Vec<String> {
     // A new connection takes a round trip more.
     let network = (d.rtt_ms * if d.call.fresh { 2.0 } else { 1.0 }).min(total);
     let took = format!("{}, of which {} is the network.", t(total), t(network));
+    let unclear = d.limits.iter().any(|l| l.starts_with("server-think: unclear"));
+    let told = |l: &String| l.contains(" calls at random times waited ") || l.contains(" calls took ");
+    let slow = d.is_busy() && d.limits.iter().any(|l| told(l) && !l.starts_with("1 of "));
     let mut lines = match d.calls {
         // What happens to later calls on a connection was not seen.
         1 => vec![
@@ -47,9 +50,12 @@ fn healthy(d: &Diagnosis, unicode: bool) -> Vec<String> {
             "Whether later ones stall takes more calls: --repeat-unsafe says that they do no harm."
                 .to_owned(),
         ],
+        _ if unclear || slow => {
+            vec![format!("No fault can be told on this busy machine: your call takes {took}")]
+        }
         _ => vec![format!("Nothing is wrong: your call takes {took}")],
     };
-    if d.limits.iter().any(|l| l.starts_with("server-think: unclear")) {
+    if unclear {
         lines.push("How much of it the server takes is unclear: see server-think under Limits.".to_owned());
     }
     lines.extend(ruled_out(d));
