@@ -255,7 +255,7 @@ fn a_condition_ends_the_run() {
         assert_eq!(document["aborted"], "errors>5%@1s: 100 % over the last 1s", "{way:?}");
         assert_eq!(document["interrupted"], false);
         assert!(document["duration_s"].as_f64().expect("a number") < 40.0, "{way:?}");
-        assert!(said.err.contains("Ended early by --abort-on errors>5%@1s"), "{way:?} {}", said.err);
+        assert!(said.err.contains("--abort-on ended the run: errors>5%@1s"), "{way:?} {}", said.err);
     }
     let good = common::answering(common::HELLO);
     let (document, said) = load(WAYS[0], &["-n", "1G", "-d", "1500ms", "--abort-on", "errors>5%@1s"], good);

@@ -46,7 +46,7 @@ fn it_shows_loops_connections_and_queues() {
         assert_eq!(seen.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&seen.stderr));
         assert!(text.contains(&format!("listening on {}", server.address)), "{text}");
         assert!(text.contains("3 open (idle 1, head 0, body 0, handler 1, write 1)"), "{text}");
-        assert!(text.contains("1 handlers wait, 1 responses are being made"), "{text}");
+        assert!(text.contains("1 handler waits, 1 response is being made"), "{text}");
         let rows = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
         assert!(rows("0 ") == 1 && rows("1 ") == 1, "{text}");
         if text.contains("wait to be accepted") {
