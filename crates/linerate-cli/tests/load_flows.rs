@@ -320,12 +320,19 @@ fn a_user_that_is_held_up_delays_nobody() {
     let (_folder, path) = plan(TWO_STEPS);
     let url = format!("http://{at}/a");
     let flags = ["--user-rate", "50", "--timeout", "2s", "-t", "1"];
-    let (document, _) = measured(&[&["--plan", &path, &url], &flags[..]].concat());
+    let (document, said) = measured(&[&["--plan", &path, &url], &flags[..]].concat());
     assert_eq!(number(&document, "/flows/f/done"), 9, "{document:#}");
     assert_eq!(number(&document, "/flows/f/failed"), 3);
     assert_eq!(number(&document, "/failures/timeout"), 3);
-    let longest = document.pointer("/flows/f/duration_us/max").and_then(serde_json::Value::as_f64).unwrap();
+    let flow = &document["flows"]["f"];
+    let us = |pointer: &str| flow.pointer(pointer).and_then(serde_json::Value::as_f64).unwrap();
+    let longest = us("/done_us/max");
     assert!(longest < 2e6, "no other user waited for one that hung: {longest} us");
+    // Those that failed lie beyond every limit.
+    let at_least = flow["duration_us"]["at_least"].as_array().unwrap();
+    assert!(at_least.contains(&"p99".into()) && !at_least.contains(&"p50".into()), "{flow}");
+    assert!(us("/duration_us/p99") >= 2e6 && us("/duration_us/p50") < 2e6, "{flow}");
+    assert!(said.err.lines().any(|l| l.starts_with("f ") && l.contains(">= 2.0")), "{}", said.err);
 }
 
 #[test]

@@ -491,7 +491,8 @@ fn flows(outcome: &outcome::Outcome) -> BTreeMap<String, schema::FlowCounts> {
         unstarted: flow.unstarted,
         skipped_requests: flow.skipped,
         redirects: flow.redirects,
-        duration_us: (flow.done > 0).then(|| latency(&flow.duration)),
+        duration_us: (!flow.ranked().is_empty()).then(|| ranked(flow.ranked())),
+        done_us: (flow.done > 0).then(|| latency(&flow.duration)),
         causes: flow.causes.clone(),
     };
     outcome.flows.iter().map(|(name, flow)| (name.clone(), counts(flow))).collect()

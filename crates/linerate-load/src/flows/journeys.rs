@@ -421,6 +421,13 @@ impl Journeys {
         if state.last.is_some() {
             return;
         }
+        // Those that were due before, while the thread slept, still come.
+        while let Some(due) = state.next_arrival().filter(|due| *due < now && !state.stopped) {
+            let user = state.arrive();
+            if state.begin(user, due) {
+                state.queue(user, due);
+            }
+        }
         state.count_unstarted(now);
         let last = now + state.graceful;
         state.last = Some(last);

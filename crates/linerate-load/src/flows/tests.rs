@@ -473,7 +473,7 @@ fn each_iteration_ends_once_and_no_token_crosses_users() {
             .map(|(flow, (name, f))| {
                 assert_eq!(*name, flow.name);
                 assert_eq!(f.failed, f.causes.values().sum::<u64>(), "seed {seed}");
-                assert_eq!(f.done, f.duration.count(), "seed {seed}");
+                assert_eq!((f.done, f.failed), (f.duration.count(), f.waited.count()), "seed {seed}");
                 f.done * flow.steps.iter().map(|s| u64::from(s.repeat)).sum::<u64>() + f.failed
             })
             .sum();
@@ -533,6 +533,23 @@ fn arriving_users_come_on_time_and_up_to_the_most() {
     journeys.close(now);
     journeys.stop();
     assert_eq!(journeys.figures()[0].1.unstarted, 14);
+}
+
+/// A thread that slept over the end: the user that was due just before it has not stayed away.
+#[test]
+fn a_user_that_is_due_before_the_end_still_comes() {
+    let plan = one_step(UserPace::Arriving(Rate::constant(10.0), Arrival::Constant), 25);
+    let journeys = start(&plan, (0, 1));
+    let at = |ms| Time::ZERO + Duration::from_millis(ms);
+    let mut came = 0;
+    while journeys.take(at(1850), UsersOf::NoConnection).is_some() {
+        came += 1;
+    }
+    journeys.close(at(2000));
+    let (_, due) = journeys.take(at(2100), UsersOf::NoConnection).unwrap();
+    assert_eq!((came, due), (19, at(1900)));
+    assert_eq!(journeys.take(at(2200), UsersOf::NoConnection), None, "the time is over");
+    assert_eq!(journeys.figures()[0].1.unstarted, 0);
 }
 
 #[test]

@@ -310,6 +310,7 @@ impl FlowFigures {
         self.skipped += other.skipped;
         self.redirects += other.redirects;
         self.duration.merge(&other.duration);
+        self.waited.merge(&other.waited);
         other.causes.iter().for_each(|(cause, n)| self.note(cause, *n));
     }
 }

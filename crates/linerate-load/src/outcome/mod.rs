@@ -546,6 +546,9 @@ pub struct FlowFigures {
     pub redirects: u64,
     /// How long those that are done took from when the user was due, pauses included; nanoseconds.
     pub duration: Histogram,
+    /// How long those that failed took until then.
+    #[serde(default)]
+    pub waited: Histogram,
     /// Why iterations failed: the step and the reason.
     pub causes: BTreeMap<String, u64>,
 }

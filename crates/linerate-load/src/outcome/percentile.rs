@@ -1,6 +1,6 @@
 //! Percentiles in which requests without a good response lie beyond every limit.
 
-use super::{Latency, NamedFigures, Outcome, Snapshot};
+use super::{FlowFigures, Latency, NamedFigures, Outcome, Snapshot};
 use crate::histogram::Histogram;
 
 /// A percentile of a latency.
@@ -117,6 +117,13 @@ impl Snapshot {
     /// The latency so far.
     pub fn ranked(&self) -> Ranked<'_> {
         Ranked { good: &self.latency, waited: &self.waited }
+    }
+}
+
+impl FlowFigures {
+    /// How long its iterations took: those that failed rank behind all others.
+    pub fn ranked(&self) -> Ranked<'_> {
+        Ranked { good: &self.duration, waited: &self.waited }
     }
 }
 

@@ -24,8 +24,12 @@ pub struct FlowCounts {
     /// Redirects that were followed; each is a request of its step.
     #[serde(default)]
     pub redirects: u64,
-    /// How long those that are done took from when the user was due, pauses included; null if none is.
+    /// How long they took from when the user was due, pauses included; null if none ended. Failed ones lie beyond every
+    /// limit, and stopped ones do not count.
     pub duration_us: Option<Latency>,
+    /// The same of those that are done alone.
+    #[serde(default)]
+    pub done_us: Option<Latency>,
     /// Why iterations failed: step and reason.
     pub causes: BTreeMap<String, u64>,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linerate_load::outcome::{SegmentCounts, Tcp};
+use linerate_load::outcome::{Ranked, SegmentCounts, Tcp};
 use linerate_load::plan::Way;
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::tls::Trust;
@@ -91,6 +91,12 @@ fn quoted(page: &mut SummaryText, what: &str, text: &str, most: usize) {
     }
 }
 
+/// A percentile of a row.
+fn percentile(page: &SummaryText, of: Ranked<'_>, percent: f64) -> String {
+    let found = of.percentile(percent);
+    if of.is_empty() { "-".to_owned() } else { page.bound(found.ns as f64, found.at_least) }
+}
+
 pub(super) fn names(page: &mut SummaryText, outcome: &Outcome) {
     if outcome.by_name.len() < 2 {
         return;
@@ -105,13 +111,7 @@ pub(super) fn names(page: &mut SummaryText, outcome: &Outcome) {
     page.line(&head);
     for (name, named) in outcome.by_name.iter().take(limits::NAMES) {
         let short: String = name.chars().take(widest).collect();
-        let percentile = |p: f64| {
-            let found = named.ranked().percentile(p);
-            match named.ranked().is_empty() {
-                true => "-".to_owned(),
-                false => page.bound(found.ns as f64, found.at_least),
-            }
-        };
+        let percentile = |p: f64| percentile(page, named.ranked(), p);
         let line = format!(
             "{short:<widest$} {:>12} {:>8} {:>8} {:>10} {:>10}",
             units::count(named.requests.answered),
@@ -145,10 +145,7 @@ pub(super) fn flows(page: &mut SummaryText, outcome: &Outcome) {
     page.line(&head);
     for (name, flow) in outcome.flows.iter().take(limits::NAMES) {
         let short: String = name.chars().take(widest).collect();
-        let percentile = |p: f64| match flow.done {
-            0 => "-".to_owned(),
-            _ => units::time_ns(flow.duration.percentile_ns(p) as f64, page.style.unicode),
-        };
+        let percentile = |p: f64| percentile(page, flow.ranked(), p);
         let line = format!(
             "{short:<widest$} {:>12} {:>8} {:>8} {:>10} {:>10}",
             units::count(flow.done),

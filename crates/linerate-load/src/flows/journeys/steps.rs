@@ -139,8 +139,10 @@ impl JourneyState {
             }
             return self.rest(user, now);
         };
+        let took = now.nanos_since(entry.since);
         if let Some(figures) = self.leave(user, place.flow) {
             figures.failed += 1;
+            figures.waited.record(took, 1);
             figures.skipped += skipped;
             figures.note(&cause, 1);
         }
