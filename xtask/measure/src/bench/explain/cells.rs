@@ -32,7 +32,8 @@ fn cell(kind: WildServerKind, mode: WildServerMode, workers: u8, busy: bool) -> 
     let wild = Wild { kind, mode, workers };
     let truth = match mode {
         WildServerMode::Healthy => "",
-        WildServerMode::Think => "server-think",
+        WildServerMode::Think | WildServerMode::Varied => "server-think",
+        WildServerMode::Stalls => "periodic-stall",
         WildServerMode::Cold => "cold-start",
         WildServerMode::Limited => "rate-limit",
         WildServerMode::Nagle => "server-nagle-delayed-ack",

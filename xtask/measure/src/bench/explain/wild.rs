@@ -1,5 +1,5 @@
 //! Servers that people run, each with a small application: healthy, with time to think, with
-//! workers, with a limiter, cold.
+//! workers, with a limiter, cold, with work of any length, stopping each second.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -56,6 +56,10 @@ pub(crate) enum WildServerMode {
     Healthy,
     /// 100 ms of waiting.
     Think,
+    /// Waiting of any length, 30 ms in the mean (exponential).
+    Varied,
+    /// It answers nothing for the first quarter of each second.
+    Stalls,
     /// Its first call takes 1.5 s.
     Cold,
     /// Ten calls a second; more wait for their turn.
@@ -69,6 +73,8 @@ impl WildServerMode {
         match self {
             WildServerMode::Healthy => "healthy",
             WildServerMode::Think => "think",
+            WildServerMode::Varied => "varied",
+            WildServerMode::Stalls => "stalls",
             WildServerMode::Cold => "cold",
             WildServerMode::Limited => "limited",
             WildServerMode::Nagle => "nagle",
@@ -195,7 +201,7 @@ impl WildServerKind {
 
     /// What it is tried with: the application, and workers.
     pub(crate) fn tried_with(self) -> &'static [(WildServerMode, u8)] {
-        use WildServerMode::{Cold, Healthy, Limited, Think};
+        use WildServerMode::{Cold, Healthy, Limited, Stalls, Think, Varied};
         match self {
             // A row that a call holds serves one at a time, whatever the number of workers.
             WildServerKind::Rows => &[(Healthy, 4), (Think, 4)],
@@ -215,6 +221,9 @@ impl WildServerKind {
             | WildServerKind::Caddy => &[(Healthy, 0)],
             WildServerKind::NginxProxy => &[(Healthy, 0), (Think, 0), (Limited, 0)],
             WildServerKind::Haproxy => &[(Healthy, 0), (Think, 0)],
+            WildServerKind::Uvicorn | WildServerKind::Express | WildServerKind::Go => {
+                &[(Healthy, 0), (Think, 0), (Cold, 0), (Varied, 0), (Stalls, 0)]
+            }
             _ => &[(Healthy, 0), (Think, 0), (Cold, 0)],
         }
     }

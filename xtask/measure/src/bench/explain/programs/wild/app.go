@@ -3,6 +3,7 @@ package main
 
 import (
 	"io"
+	"math/rand"
 	"net/http"
 	"os"
 	"strings"
@@ -17,6 +18,12 @@ func main() {
 		switch os.Getenv("BENCH_MODE") {
 		case "think":
 			time.Sleep(100 * time.Millisecond)
+		case "varied":
+			time.Sleep(time.Duration(rand.ExpFloat64() * 30e6))
+		case "stalls":
+			if into := time.Duration(time.Now().UnixNano() % 1e9); into < 250*time.Millisecond {
+				time.Sleep(250*time.Millisecond - into)
+			}
 		case "cold":
 			once.Do(func() { time.Sleep(1500 * time.Millisecond) })
 		}

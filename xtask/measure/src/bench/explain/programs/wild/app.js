@@ -3,7 +3,13 @@
 const [port, kind, mode] = [Number(process.argv[2]), process.argv[3], process.env.BENCH_MODE];
 const body = 'Hello, World!\n'.repeat(20);
 let calls = 0;
-const pause = () => (mode === 'think' ? 100 : mode === 'cold' && calls++ === 0 ? 1500 : 0);
+const pauses = {
+  think: () => 100,
+  varied: () => -30 * Math.log(1 - Math.random()),
+  stalls: () => Math.max(250 - (Date.now() % 1000), 0),
+  cold: () => (calls++ === 0 ? 1500 : 0),
+};
+const pause = pauses[mode] || (() => 0);
 const later = () => new Promise((resolve) => { const ms = pause(); ms ? setTimeout(resolve, ms) : resolve(); });
 if (kind === 'express') {
   const app = require('express')();

@@ -1,9 +1,11 @@
 """One application for WSGI and ASGI servers: app:wsgi, app:asgi, app:flask, app:fast; what it does says BENCH_MODE.
 
-healthy: answers at once. think: 100 ms of waiting. cold: its first call takes 1.5 s."""
+healthy: answers at once. think: 100 ms of waiting. cold: its first call takes 1.5 s. varied: waiting of any length,
+30 ms in the mean. stalls: no answer in the first quarter of each second."""
 
 import asyncio
 import os
+import random
 import threading
 import time
 
@@ -17,6 +19,10 @@ def pause():
         first, STATE["calls"] = STATE["calls"] == 0, STATE["calls"] + 1
     if MODE == "think":
         return 0.1
+    if MODE == "varied":
+        return random.expovariate(1 / 0.03)
+    if MODE == "stalls":
+        return max(0.25 - time.time() % 1, 0)
     return 1.5 if MODE == "cold" and first else 0
 
 
