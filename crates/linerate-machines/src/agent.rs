@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::allow::{AllowList, AllowVerdict};
-use crate::bus::{BusError, BusOptions, Changes, ChangesSince, NatsBus, keys, unix_ns};
+use crate::bus::{BusError, BusOptions, Changes, ChangesSince, NatsBus, is_order, keys, unix_ns};
 use crate::clock::{ClockFilter, ClockOffset, EXCHANGES, TOLERABLE};
 use crate::document::{
     AgentCard, AgentReady, DocumentHead, RunDocument, RunShare, SCHEMA, Takeover, VERSION,
@@ -357,7 +357,7 @@ impl AgentState {
 
     /// The result of a run is complete: what is in its spools has been reported.
     fn remove_spools(&self, over: &kv::Entry) {
-        let run = over.key.strip_suffix(".over").unwrap_or_default();
+        let run = over.key.strip_suffix(".over").filter(|_| is_order(over)).unwrap_or_default();
         for file in self.spools().remove(run).unwrap_or_default() {
             if let Err(error) = std::fs::remove_file(&file) {
                 (self.say)(AgentEvent::NoSpool { why: format!("{} stays: {error}", file.display()) });
@@ -574,8 +574,16 @@ impl AgentState {
         let keys = [keys::go(run), keys::stop(run)];
         let mut changes = Changes::whenever(&self.bus.runs, &keys);
         let mut leaving = self.leaving.clone();
+        let order = async {
+            loop {
+                let entry = changes.next().await;
+                if entry.key == keys[0] || is_order(&entry) {
+                    break entry;
+                }
+            }
+        };
         let entry = tokio::select! {
-            entry = changes.next() => entry,
+            entry = order => entry,
             () = sleep(GO_WITHIN) => return Err(format!("no order to start came within {} s", GO_WITHIN.as_secs())),
             _ = leaving.wait_for(|leaving| *leaving) => return Err("this agent was told to leave".to_owned()),
         };

@@ -93,7 +93,13 @@ pub struct BusError {
 
 impl BusError {
     pub(crate) fn new(what: impl std::fmt::Display) -> BusError {
-        BusError { what: what.to_string(), hint: None, is_input: false }
+        let mut what = what.to_string();
+        // All that a client's error says of a silent server.
+        if what == "timed out" {
+            what.insert_str(0, "the NATS server is there and does not answer: ");
+        }
+        let hint = hints::of_request(&what).map(str::to_owned);
+        BusError { what, hint, is_input: false }
     }
 
     pub(crate) fn hint(self, hint: impl Into<String>) -> BusError {
@@ -270,6 +276,11 @@ impl NatsBus {
         self.runs.create(key, value.into()).await.map(drop).map_err(BusError::new)
     }
 
+    /// Gives an order: a key that is empty.
+    pub(crate) async fn order(&self, key: &str) -> Result<(), BusError> {
+        self.runs.put(key, Bytes::new()).await.map(drop).map_err(BusError::new)
+    }
+
     /// Writes a key unless it exists.
     pub(crate) async fn create_if_missing(&self, key: &str, value: Vec<u8>) -> Result<(), BusError> {
         match self.runs.create(key, value.into()).await {
@@ -425,7 +436,9 @@ async fn bucket(
         max_consumers: CONSUMERS,
         allow_rollup: true,
         deny_delete: true,
-        allow_direct: true,
+        // A direct reply is the value itself, and an agent's user chooses the subject of the reply:
+        // it could write what it likes under the keys of others.
+        allow_direct: false,
         discard: stream::DiscardPolicy::New,
         ..stream::Config::default()
     };
@@ -467,6 +480,12 @@ fn no_jetstream(error: &dyn std::fmt::Display) -> BusError {
     let why = error.to_string();
     let hint = hints::of_jetstream(&why);
     BusError::new(format!("the NATS server does not offer JetStream to us: {why}")).hint(hint)
+}
+
+/// Whether an entry is what [`NatsBus::order`] writes. Reason: the server writes its replies wherever
+/// a user asks it to, and they are never empty.
+pub(crate) fn is_order(entry: &kv::Entry) -> bool {
+    entry.operation == kv::Operation::Put && entry.value.is_empty()
 }
 
 /// Names of keys and subjects.

@@ -296,7 +296,7 @@ impl Coordinator {
             Err(error) => {
                 // Agents that are ready wait for the start: without this order, for a minute.
                 let key = keys::stop(&document.run);
-                let stop = self.bus.create_if_missing(&key, Vec::new());
+                let stop = self.bus.order(&key);
                 drop(timeout(LOOK_WITHIN, stop).await);
                 drop(timeout(LOOK_WITHIN, self.bus.forget_plan(&document.run)).await);
                 lease.leave().await;
@@ -333,7 +333,7 @@ impl Coordinator {
         let (is_complete, over) = (collected.is_complete(), keys::over(run));
         let cleared = async {
             if is_complete {
-                self.bus.create_if_missing(&over, Vec::new()).await?;
+                self.bus.order(&over).await?;
             }
             self.bus.forget_plan(run).await
         };
@@ -512,7 +512,7 @@ impl Coordinator {
     fn order_stop(&self, run: &str) {
         let (bus, key) = (self.bus.clone(), keys::stop(run));
         tokio::spawn(async move {
-            while bus.create_if_missing(&key, Vec::new()).await.is_err() {
+            while bus.order(&key).await.is_err() {
                 sleep(AGAIN).await;
             }
         });
@@ -747,10 +747,11 @@ fn doubts(agents: &[AgentResult]) -> Vec<String> {
     agents.iter().filter_map(doubt).collect()
 }
 
-/// Answers agents that ask for the time.
+/// Answers agents that ask for the time, in their inboxes alone. Reason: where a reply would be a key
+/// of the bucket, an agent's user would write by our rights.
 async fn tell_time(client: async_nats::Client, mut requests: async_nats::Subscriber) {
     while let Some(request) = requests.next().await {
-        if let Some(reply) = request.reply {
+        if let Some(reply) = request.reply.filter(|reply| reply.starts_with("_INBOX.")) {
             let _ = client.publish(reply, unix_ns().to_string().into()).await;
         }
     }

@@ -91,7 +91,7 @@ pub async fn stop(options: &BusOptions, run: &str) -> Result<(), BusError> {
             };
             return Err(BusError::new(format!("no run {run} is under way on this bus")).hint(hint).input());
         }
-        bus.create_if_missing(&keys::stop(run), Vec::new()).await
+        bus.order(&keys::stop(run)).await
     };
     complaints.or(stopping).await
 }

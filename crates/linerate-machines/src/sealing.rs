@@ -129,6 +129,10 @@ pub(crate) fn redacted(plan: &Plan) -> Plan {
     }
     plan.data.clear();
     plan.target.url = without_user(&plan.target.url);
+    // A script that signs requests may hold the key.
+    if let Some(script) = plan.flows.as_mut().and_then(|flows| flows.script.as_mut()) {
+        HIDDEN.clone_into(&mut script.text);
+    }
     let hosts = plan.flows.iter_mut().flat_map(|flows| &mut flows.hosts);
     let all_tls = hosts.filter_map(|host| host.tls.as_mut()).chain(plan.tls.as_mut());
     for identity in all_tls.filter_map(|tls| tls.identity.as_mut()) {
@@ -156,7 +160,10 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use linerate_load::plan::Target;
+    use linerate_load::plan::flow::{FlowPlan, PlanScript, UserPace};
 
     use super::*;
 
@@ -172,6 +179,17 @@ mod tests {
     fn plan() -> Plan {
         let mut plan = Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/");
         plan.requests[0].fields.push(("Authorization".to_owned(), "Bearer t0ken".to_owned()));
+        plan.flows = Some(FlowPlan {
+            users: 1,
+            pace: UserPace::Always,
+            own_connections: false,
+            graceful: Duration::ZERO,
+            iterations: None,
+            keep_cookies: false,
+            script: Some(PlanScript { file: "sign.js".to_owned(), text: "key = 't0ken'".to_owned() }),
+            flows: Vec::new(),
+            hosts: Vec::new(),
+        });
         plan
     }
 

@@ -7,9 +7,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use base64::Engine as _;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
-use super::{Program, nats_server};
+use super::versions::Client;
+use super::{Broker, Program, agent, nats_server};
 use crate::common::{nobody, run, until};
 use crate::issued::Issued;
 use crate::serving::serve;
@@ -82,6 +86,80 @@ fn the_example_configuration_keeps_strangers_out() {
     }
     users_without_rights_are_told(&servers, [&coordinator, &agent, &stranger], &target);
     strangers_do_not_join(&program, &mut servers, &brokers);
+}
+
+/// The server and the coordinator write replies where a user asks them to: nobody takes them for an
+/// order, nor for a result.
+#[test]
+fn an_agents_user_writes_nothing_through_replies() {
+    let Some(program) = nats_server() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("nats.conf").display().to_string();
+    let seeds = ["coordinator", "eu-2"].map(|name| folder.path().join(name).display().to_string());
+    let keys = seeds.each_ref().map(|file| new_key(Path::new(file)));
+    std::fs::write(&config, users_of_the_example(keys.each_ref().map(String::as_str))).unwrap();
+    let broker = Broker::with(&program, "users", nobody().port(), &["-c", &config]);
+    let said = run(&["agents", "--nats", &broker.url, "--nkey", &seeds[0]]);
+    assert_eq!(said.code, Some(0), "it makes the buckets: {said:?}");
+    let victim = agent(&broker.url, folder.path(), "eu-2", &["--nkey", &seeds[1]]);
+    let pid = Pid::from_raw(victim.child.id() as i32);
+    kill(pid, Signal::SIGSTOP).unwrap();
+    let server = serve(&[]);
+    let json = folder.path().join("out.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    command.args(["load", "-q", "--nats", &broker.url, "--nkey", &seeds[0], "--agents", "1", "-c", "2"]);
+    command.args(["--rate", "50", "-d", "4s", &format!("http://{}/", server.address), "--json"]).arg(&json);
+    let mut load = Program::start(command);
+    let [mut all, mut intruder] =
+        ["all", "eu-1"].map(|user| Client::connect(&broker.url.replace("//", &format!("//{user}:pw@"))));
+    let mut name = String::new();
+    until("the run has a document", || {
+        let filter = "{\"subjects_filter\":\"$KV.linerate_runs.*.document\"}";
+        let info = all.asked("STREAM.INFO.KV_linerate_runs", filter);
+        let keys = info["state"]["subjects"].as_object().cloned().unwrap_or_default();
+        name = keys.keys().next().map_or("", |key| key.split('.').nth(2).unwrap()).to_owned();
+        !name.is_empty()
+    });
+    // The coordinator says what time it is, but to agents alone.
+    intruder.publish(&format!("linerate.clock.{name}"), &format!("$KV.linerate_runs.{name}.takeover.9"), "");
+    kill(pid, Signal::SIGCONT).unwrap();
+    victim.says("begins");
+    intruder.publish("$KV.linerate_agents.eu-1", "", "forged");
+    for reply in ["stop", "over"].map(|order| format!("$KV.linerate_runs.{name}.{order}")) {
+        intruder.publish(&format!("$KV.linerate_runs.{name}.ready.eu-1"), &reply, "");
+        until("the key is written", || {
+            let key = reply.trim_start_matches("$KV.linerate_runs.");
+            !all.bytes("linerate_runs", key).is_empty()
+        });
+    }
+    let own = "$JS.API.DIRECT.GET.KV_linerate_agents.$KV.linerate_agents.eu-1";
+    intruder.publish(own, &format!("linerate.run.{name}.eu-2"), "");
+    intruder.publish(own, "$KV.linerate_runs.forged.document", "");
+    assert_eq!(load.child.wait().unwrap().code(), Some(0), "{}", load.said());
+    let document: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!((&document["requests"]["answered"], &document["complete"]), (&200.into(), &true.into()));
+    for key in [format!("{name}.takeover.9"), "forged.document".to_owned()] {
+        assert_eq!(all.bytes("linerate_runs", &key), b"", "{key}");
+    }
+    let stored = all.asked("STREAM.INFO.LINERATE", "");
+    for seq in 1..=stored["state"]["messages"].as_u64().unwrap() {
+        let message = all.asked("STREAM.MSG.GET.LINERATE", &format!("{{\"seq\":{seq}}}"));
+        let forged = base64::engine::general_purpose::STANDARD.encode("forged");
+        assert_ne!(message["message"]["data"], forged, "a message that the agent did not send");
+    }
+}
+
+/// The users of the example, an agent `eu-2` with the second key; `eu-1` and one that may do all have
+/// a password.
+fn users_of_the_example([coordinator, agent]: [&str; 2]) -> String {
+    let users = &EXAMPLE[EXAMPLE.find("\nauthorization {").unwrap()..];
+    let begin = users.find("    {\n      nkey: \"U-AGENT\"").unwrap();
+    let end = users.rfind("  ]\n}").unwrap();
+    let first = users[begin..end].replace("nkey: \"U-AGENT\"", "user: eu-1\n      password: pw");
+    let first = first.replace("_INBOX.U-AGENT.>", "_INBOX.>");
+    let second = users[begin..end].replace("eu-1", "eu-2").replace("U-AGENT", agent);
+    let coordinators = users[..begin].replace("U-COORDINATOR", coordinator);
+    format!("{coordinators}{first}{second}    {{ user: all, password: pw }}\n{}", &users[end..])
 }
 
 /// Users without a key, without a certificate, and with another certificate.

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use base64::Engine as _;
+
 use super::{broker, nats_server};
 use crate::common::run;
 
@@ -62,12 +64,19 @@ pub(super) struct Client(BufReader<TcpStream>);
 
 impl Client {
     pub(super) fn connect(url: &str) -> Client {
-        let stream = TcpStream::connect(url.trim_start_matches("nats://")).unwrap();
+        let url = url.trim_start_matches("nats://");
+        let (user, at) = url.split_once('@').unwrap_or((":", url));
+        let (user, password) = user.split_once(':').unwrap();
+        let stream = TcpStream::connect(at).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let mut client = Client(BufReader::new(stream));
         assert!(client.line().starts_with("INFO"));
         client.send(
-            b"CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true}\r\nSUB answers 1\r\n",
+            format!(
+                "CONNECT {{\"verbose\":false,\"headers\":true,\"no_responders\":true,\
+                 \"user\":\"{user}\",\"pass\":\"{password}\"}}\r\nSUB _INBOX.answers 1\r\n"
+            )
+            .as_bytes(),
         );
         client
     }
@@ -84,7 +93,12 @@ impl Client {
 
     /// Puts a value under a key, without being asked what it is.
     fn put(&mut self, bucket: &str, key: &str, value: &str) {
-        self.send(format!("PUB $KV.{bucket}.{key} {}\r\n{value}\r\nPING\r\n", value.len()).as_bytes());
+        self.publish(&format!("$KV.{bucket}.{key}"), "", value);
+    }
+
+    /// Publishes, and waits until the server has read it.
+    pub(super) fn publish(&mut self, subject: &str, reply: &str, value: &str) {
+        self.send(format!("PUB {subject} {reply} {}\r\n{value}\r\nPING\r\n", value.len()).as_bytes());
         while self.line() != "PONG" {}
     }
 
@@ -94,22 +108,27 @@ impl Client {
         serde_json::from_slice(&bytes).unwrap_or_else(|e| panic!("{e}: {key}: {bytes:?}"))
     }
 
-    /// The bytes of a key that exists, or existed.
+    /// The bytes of a key; none of one that never existed.
     pub(super) fn bytes(&mut self, bucket: &str, key: &str) -> Vec<u8> {
-        self.send(
-            format!("PUB $JS.API.DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key} answers 0\r\n\r\n").as_bytes(),
-        );
+        let asked = format!("{{\"last_by_subj\":\"$KV.{bucket}.{key}\"}}");
+        let answer = self.asked(&format!("STREAM.MSG.GET.KV_{bucket}"), &asked);
+        let data = answer["message"]["data"].as_str().unwrap_or_default();
+        base64::engine::general_purpose::STANDARD.decode(data).unwrap()
+    }
+
+    /// What JetStream's interface answers.
+    pub(super) fn asked(&mut self, subject: &str, body: &str) -> serde_json::Value {
+        let request = format!("PUB $JS.API.{subject} _INBOX.answers {}\r\n{body}\r\n", body.len());
+        self.send(request.as_bytes());
         let line = loop {
             let line = self.line();
-            if line.starts_with("HMSG") {
+            if line.starts_with("MSG") {
                 break line;
             }
         };
-        let lengths: Vec<usize> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
-        let [.., head, all] = lengths[..] else { panic!("{line}") };
-        let mut bytes = vec![0; all + 2];
+        let mut bytes = vec![0; line.rsplit(' ').next().unwrap().parse::<usize>().unwrap() + 2];
         self.0.read_exact(&mut bytes).unwrap();
-        bytes[head..all].to_vec()
+        serde_json::from_slice(&bytes).unwrap()
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{AgentEvent, AgentState, EARLY, SPOOLS, engine};
-use crate::bus::{BusError, BusOptions, Changes, NatsBus, keys};
+use crate::bus::{BusError, BusOptions, Changes, NatsBus, is_order, keys};
 use crate::document::{RunDocument, RunShare, SCHEMA, Takeover};
 use crate::figures::IntervalFigures;
 use crate::message::{AgentMessage, Digests, LOGGED, LOGS_PER_SECOND, LoggedRequest, MessageWord, digest_of};
@@ -228,7 +228,7 @@ async fn next_second(
         return;
     }
     let left = Duration::from_nanos(end.nanos_since(now)).min(SLICE);
-    if stop.next_until(Instant::now() + left).await.is_some() {
+    if stop.next_until(Instant::now() + left).await.is_some_and(|entry| is_order(&entry)) {
         running.stop();
         sleep(left).await;
     }

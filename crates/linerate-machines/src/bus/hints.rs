@@ -27,23 +27,30 @@ pub(super) fn of_connecting(why: &str) -> &'static str {
     }
 }
 
-/// About JetStream that is not offered.
-pub(super) fn of_jetstream(why: &str) -> &'static str {
+/// About a request to a server that is there, if it is the server's state that matters.
+pub(super) fn of_request(why: &str) -> Option<&'static str> {
     let has = |text: &str| why.to_lowercase().contains(text);
     if has("temporarily unavailable") || has("no leader") {
-        "its servers elect a leader: wait until most of them are there, and try again"
-    } else if has("permission") {
-        "give this user the permissions of docs/MACHINES.md"
+        Some("its servers elect a leader: wait until most of them are there, and try again")
     } else if has("timed out") {
-        "the server is there and does not answer: look at its log, and whether most servers of its cluster are there"
+        Some("look at its log, and whether most servers of its cluster are there")
     } else {
-        "start it with -js, and give this user the permissions of docs/MACHINES.md"
+        None
     }
+}
+
+/// About JetStream that is not offered.
+pub(super) fn of_jetstream(why: &str) -> &'static str {
+    of_request(why).unwrap_or(match why.to_lowercase().contains("permission") {
+        true => "give this user the permissions of docs/MACHINES.md",
+        false => "start it with -js, and give this user the permissions of docs/MACHINES.md",
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::BusError;
 
     #[test]
     fn hints_fit_what_is_wrong() {
@@ -59,5 +66,13 @@ mod tests {
         let elects = of_jetstream("jetstream error: JetStream system temporarily unavailable (code 503)");
         assert!(elects.contains("elect a leader"), "{elects}");
         assert!(of_jetstream("JetStream not enabled for account").contains("-js"));
+        for (why, what, hint) in [
+            ("timed out", "the NATS server is there and does not answer: timed out", "look at its log"),
+            ("JetStream system temporarily unavailable", "JetStream system", "elect a leader"),
+        ] {
+            let error = BusError::new(why);
+            assert!(error.what.starts_with(what), "{error}");
+            assert!(error.hint.as_ref().is_some_and(|said| said.contains(hint)), "{error:?}");
+        }
     }
 }
