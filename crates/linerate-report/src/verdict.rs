@@ -49,14 +49,20 @@ fn out_of_order(responses: u64) -> String {
     format!("{n} in another order than the requests (RFC 9112 section 9.3.2)")
 }
 
+/// So much of the time without a response is all of it.
+const NEARLY_ALL: f64 = 0.9;
+
 /// How the server was out of reach, be it for a moment.
 pub(crate) fn out_of_reach(outcome: &Outcome) -> Option<String> {
     let down = outcome.down.as_ref().filter(|down| down.at_end || !down.spans.total().is_zero());
     let outage = outcome.outage();
-    // Where connections come and go, it is the longer of the two that says what happened.
-    let is_part =
-        |down: &&Down| outage.is_none_or(|outage| down.at_end || down.spans.total() >= outage.lasted);
-    if let Some(down) = down.filter(is_part) {
+    // Where connections come and go, it is the time without a response that says what happened. One
+    // that lasts hardly longer than no connection could be had is the same: the last response came
+    // before the end of connections, and the first one after the first of them.
+    let is_all = |down: &&Down| {
+        outage.is_none_or(|outage| down.at_end || down.spans.total() >= outage.lasted.mul_f64(NEARLY_ALL))
+    };
+    if let Some(down) = down.filter(is_all) {
         let seconds = |time: Duration| units::short_seconds(time.as_secs_f64());
         return Some(format!(
             "the server was unreachable for {} of {} s{}",
@@ -115,5 +121,11 @@ mod tests {
         assert_eq!(only(&silent), said);
         silent.down.as_mut().unwrap().spans.push(2_000_000_000, 5_900_000_000);
         assert!(only(&silent).starts_with("the server was unreachable for 3.9 of"), "{}", only(&silent));
+        // Nor does a response that came a moment before the end of all connections.
+        let mut killed = silent;
+        let mut down = Down::default();
+        down.spans.push(1_203_000_000, 4_690_000_000);
+        killed.down = Some(down);
+        assert!(only(&killed).starts_with("the server was unreachable for 3.5 of"), "{}", only(&killed));
     }
 }
