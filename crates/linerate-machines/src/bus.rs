@@ -167,7 +167,8 @@ impl Complaints {
     }
 }
 
-fn is_refusal(complaint: &str) -> bool {
+/// Whether the server says that the user may not do it.
+pub(crate) fn is_refusal(complaint: &str) -> bool {
     complaint.to_lowercase().contains("permissions violation")
 }
 
@@ -281,8 +282,11 @@ impl NatsBus {
         self.runs.put(key, Bytes::new()).await.map(drop).map_err(BusError::new)
     }
 
-    /// Writes a key unless it exists.
+    /// Writes a key unless it exists. A user who may only read may call it where it exists.
     pub(crate) async fn create_if_missing(&self, key: &str, value: Vec<u8>) -> Result<(), BusError> {
+        if self.runs.get(key).await.map_err(BusError::new)?.is_some() {
+            return Ok(());
+        }
         match self.runs.create(key, value.into()).await {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == kv::CreateErrorKind::AlreadyExists => Ok(()),

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::versions::Client;
-use super::{Broker, Program, agent, nats_server};
+use super::{Broker, Program, abandoned, agent, nats_server};
 use crate::common::{nobody, run, until};
 use crate::issued::Issued;
 use crate::serving::serve;
@@ -94,10 +94,7 @@ fn the_example_configuration_keeps_strangers_out() {
 fn an_agents_user_writes_nothing_through_replies() {
     let Some(program) = nats_server() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("nats.conf").display().to_string();
-    let seeds = ["coordinator", "eu-2"].map(|name| folder.path().join(name).display().to_string());
-    let keys = seeds.each_ref().map(|file| new_key(Path::new(file)));
-    std::fs::write(&config, users_of_the_example(keys.each_ref().map(String::as_str))).unwrap();
+    let (seeds, config) = users_in(folder.path());
     let broker = Broker::with(&program, "users", nobody().port(), &["-c", &config]);
     let said = run(&["agents", "--nats", &broker.url, "--nkey", &seeds[0]]);
     assert_eq!(said.code, Some(0), "it makes the buckets: {said:?}");
@@ -147,6 +144,45 @@ fn an_agents_user_writes_nothing_through_replies() {
         let forged = base64::engine::general_purpose::STANDARD.encode("forged");
         assert_ne!(message["message"]["data"], forged, "a message that the agent did not send");
     }
+}
+
+/// Those who start loads cannot write results, and agents cannot write runs: a new broker needs both.
+#[test]
+fn a_spool_comes_to_a_new_broker_by_two_users() {
+    let Some(program) = nats_server() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let ([coordinator, agents], config) = users_in(folder.path());
+    let [first, second] =
+        ["first", "second"].map(|name| Broker::with(&program, name, nobody().port(), &["-c", &config]));
+    for broker in [&first, &second] {
+        assert_eq!(run(&["agents", "--nats", &broker.url, "--nkey", &coordinator]).code, Some(0));
+    }
+    let working = agent(&first.url, folder.path(), "eu-2", &["--nkey", &agents]);
+    let server = serve(&[]);
+    let url = format!("http://{}/", server.address);
+    let args = ["--nkey", &coordinator, "--agents", "1", "-c", "2", "-n", "100", &url];
+    let name = abandoned(&first, &[&working], &args);
+    let spool = folder.path().join(format!("linerate-{name}-eu-2.jsonl")).display().to_string();
+    let replayed = |key: &str| run(&["agent", "replay", "--nats", &second.url, "--nkey", key, &spool]);
+    let alone = replayed(&agents);
+    assert_eq!(alone.code, Some(4), "{alone:?}");
+    assert!(alone.err.contains("hint: replay the spool first as a user who starts loads"), "{alone:?}");
+    let half = replayed(&coordinator);
+    assert!(half.err.contains("hint: the broker knows the run: replay the spool as the agent"), "{half:?}");
+    let whole = replayed(&agents);
+    assert_eq!(whole.code, Some(0), "{whole:?}");
+    let said = run(&["load", "-q", "--nats", &second.url, "--nkey", &coordinator, "--resume", &name]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("200: 100") && said.out.contains(": complete"), "{said:?}");
+}
+
+/// The seeds of a coordinator and of the agent `eu-2`, and a configuration that knows them.
+fn users_in(folder: &Path) -> ([String; 2], String) {
+    let config = folder.join("nats.conf").display().to_string();
+    let seeds = ["coordinator", "eu-2"].map(|name| folder.join(name).display().to_string());
+    let keys = seeds.each_ref().map(|file| new_key(Path::new(file)));
+    std::fs::write(&config, users_of_the_example(keys.each_ref().map(String::as_str))).unwrap();
+    (seeds, config)
 }
 
 /// The users of the example, an agent `eu-2` with the second key; `eu-1` and one that may do all have

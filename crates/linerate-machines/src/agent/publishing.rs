@@ -15,11 +15,11 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{AgentEvent, AgentState, EARLY, SPOOLS, engine};
-use crate::bus::{BusError, BusOptions, Changes, NatsBus, is_order, keys};
+use crate::bus::{BusError, BusOptions, Changes, NatsBus, is_order, is_refusal, keys};
 use crate::document::{RunDocument, RunShare, SCHEMA, Takeover};
 use crate::figures::IntervalFigures;
 use crate::message::{AgentMessage, Digests, LOGGED, LOGS_PER_SECOND, LoggedRequest, MessageWord, digest_of};
-use crate::spool::{Spool, SpooledRun};
+use crate::spool::{self, Spool, Spooled, SpooledRun};
 
 /// Messages that wait in memory for the broker. Reason: three hours at one a second; older ones are
 /// in the spool alone.
@@ -426,26 +426,45 @@ pub struct Replayed {
 
 /// Publishes what a spool holds. The broker and the coordinator drop what they have already.
 pub async fn replay(bus: &BusOptions, file: &std::path::Path) -> Result<Replayed, BusError> {
-    let spooled = crate::spool::read(file).map_err(|e| BusError::new(format!("{}: {e}", file.display())))?;
+    let spooled = spool::read(file).map_err(|e| BusError::new(format!("{}: {e}", file.display())))?;
     if spooled.messages.is_empty() {
         return Err(BusError::new(format!("{} holds no message of a run", file.display()))
             .hint("name a spool file that an agent wrote: linerate-RUN-AGENT.jsonl"));
     }
     let bus = NatsBus::open(bus).await?;
-    // Another broker than that of the run knows nothing of it.
-    if let Some(run) = &spooled.run
-        && keys::is_name(&run.document.run)
-    {
-        let name = &run.document.run;
-        let document = serde_json::to_vec(&run.document).map_err(BusError::new)?;
-        bus.create_if_missing(&keys::document(name), document).await?;
-        bus.create_if_missing(&keys::go(name), run.go.to_string().into_bytes()).await?;
-        if let Some(takeover) = &run.takeover {
-            let key = keys::takeover(name, &takeover.share.part.to_string());
-            let takeover = serde_json::to_vec(takeover).map_err(BusError::new)?;
-            bus.create_if_missing(&key, takeover).await?;
-        }
+    if let Some(run) = spooled.run.as_ref().filter(|run| keys::is_name(&run.document.run)) {
+        let written = bus.complaints.or(write_run(&bus, run)).await;
+        written.map_err(|error| {
+            other_user(error, "replay the spool first as a user who starts loads, and then as the agent")
+        })?;
     }
+    let published = bus.complaints.or(publish_spool(&bus, spooled)).await;
+    published.map_err(|error| {
+        other_user(error, "the broker knows the run: replay the spool as the agent, which writes the results")
+    })
+}
+
+/// A user who lacks a permission is told which one has it. Reason: those who start loads cannot write
+/// results, and agents cannot start loads.
+fn other_user(error: BusError, hint: &str) -> BusError {
+    if is_refusal(&error.what) { error.hint(hint) } else { error }
+}
+
+/// Another broker than that of the run knows nothing of it.
+async fn write_run(bus: &NatsBus, run: &SpooledRun) -> Result<(), BusError> {
+    let name = &run.document.run;
+    let document = serde_json::to_vec(&run.document).map_err(BusError::new)?;
+    bus.create_if_missing(&keys::document(name), document).await?;
+    bus.create_if_missing(&keys::go(name), run.go.to_string().into_bytes()).await?;
+    if let Some(takeover) = &run.takeover {
+        let key = keys::takeover(name, &takeover.share.part.to_string());
+        let takeover = serde_json::to_vec(takeover).map_err(BusError::new)?;
+        bus.create_if_missing(&key, takeover).await?;
+    }
+    Ok(())
+}
+
+async fn publish_spool(bus: &NatsBus, spooled: Spooled) -> Result<Replayed, BusError> {
     let mut replayed = Replayed { torn: spooled.torn, ..Replayed::default() };
     for (message, bytes) in spooled.messages {
         if !keys::is_name(&message.run) || !keys::is_name(&message.agent) {
