@@ -20,12 +20,13 @@ pub fn to_string(machines: &Machines, style: Style) -> String {
     out.push('\n');
     for agent in &machines.agents {
         let time = |us: f64| units::time_us(us, style.unicode);
+        let latency = |us: Option<f64>| us.map_or("-".to_owned(), time);
         let line = format!(
             "{:<width$}  {:>11}  {:>10}  {:>10}  {:>8}  {:>8}  ",
             agent.name,
             units::rate(agent.rate_rps),
-            bounded(agent, "p50_us", &time(agent.p50_us), ">="),
-            bounded(agent, "p99_us", &time(agent.p99_us), ">="),
+            bounded(agent, "p50_us", &latency(agent.p50_us), ">="),
+            bounded(agent, "p99_us", &latency(agent.p99_us), ">="),
             time(agent.lateness_p99_us),
             units::count(agent.errors),
         );
@@ -77,7 +78,7 @@ fn standing(agent: &Agent, unicode: bool) -> String {
     let limit = if agent.saturated { ", this machine was the limit" } else { "" };
     let figures = match (agent.standing.as_str(), agent.last_second) {
         ("lost", Some(second)) => format!("lost after second {second}"),
-        ("lost", None) => "none".to_owned(),
+        ("lost", None) => "lost before its first report".to_owned(),
         ("missing", _) => format!("{} messages missing", agent.missing.len()),
         ("left", Some(second)) => format!("left after second {second}"),
         ("complete", _) => "whole".to_owned(),
@@ -96,14 +97,15 @@ pub(crate) fn page(out: &mut String, machines: &Machines) {
          <th>late p99</th><th>errors</th><th>unsent</th><th>figures</th></tr>"
     );
     let time = |us: f64| units::time_us(us, true);
+    let latency = |us: Option<f64>| us.map_or("-".to_owned(), time);
     for agent in &machines.agents {
         let _ = write!(
             out,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             escape(&agent.name),
             units::rate(agent.rate_rps),
-            bounded(agent, "p50_us", &time(agent.p50_us), "\u{2265}"),
-            bounded(agent, "p99_us", &time(agent.p99_us), "\u{2265}"),
+            bounded(agent, "p50_us", &latency(agent.p50_us), "\u{2265}"),
+            bounded(agent, "p99_us", &latency(agent.p99_us), "\u{2265}"),
             time(agent.lateness_p99_us),
             units::count(agent.errors),
             units::count(agent.unsent),
@@ -141,8 +143,8 @@ mod tests {
             unknown: 0,
             unsent: 0,
             errors: 0,
-            p50_us: 310.0,
-            p99_us: 1_250.0,
+            p50_us: Some(310.0),
+            p99_us: Some(1_250.0),
             at_least: Vec::new(),
             lateness_p99_us: 12.0,
             start_late_us: Some(410.0),
@@ -156,6 +158,22 @@ mod tests {
         assert_eq!(standing(&agent("a"), true), "whole");
         let still = Agent { stood_still_ms: 1_204.0, ..agent("b") };
         assert_eq!(standing(&still, true), "whole, stood still for up to 1.20 s");
+    }
+
+    #[test]
+    fn an_agent_that_sent_nothing_was_not_the_fastest() {
+        let idle = Agent { sent: 0, answered: 0, p50_us: None, p99_us: None, ..agent("a") };
+        let machines = Machines {
+            run: "0123".to_owned(),
+            complete: true,
+            clock_uncertainty_us: None,
+            agents: vec![idle],
+        };
+        let text = to_string(&machines, Style::default());
+        let line = text.lines().find(|line| line.starts_with("a ")).expect("the agent's line");
+        assert_eq!(line.split_whitespace().filter(|word| *word == "-").count(), 2, "{text}");
+        let unheard = Agent { standing: "lost".to_owned(), last_second: None, ..agent("a") };
+        assert_eq!(standing(&unheard, true), "lost before its first report");
     }
 
     #[test]

@@ -93,9 +93,10 @@ pub(super) fn run(
                 beside = Watching::start(plan, start + plan.warm_up, (server, collector, log), &feed);
             }
             if flags.agents_local.is_none() {
-                let (run, agents) = (&document.run, document.shares.len());
+                let (run, number) = (&document.run, document.shares.len());
+                let agents = if number == 1 { "1 agent".to_owned() } else { format!("{number} agents") };
                 let again = "--resume continues with it, should this process end";
-                let _ = writeln!(stderr(), "run {run} on {agents} agents; {again}");
+                let _ = writeln!(stderr(), "run {run} on {agents}; {again}");
             }
         };
         match (&flags.resume, plan.clone(), wanted) {
@@ -454,6 +455,7 @@ fn millis(time: Duration) -> f64 {
 fn agent(result: &AgentResult) -> Agent {
     let figures = &result.figures;
     let micros = |ns: u64| ns as f64 / 1e3;
+    let latency = |ns: u64, is_bound: bool| (ns > 0 || is_bound).then(|| micros(ns));
     let (standing, last_second, missing) = match &result.standing {
         Standing::Complete => ("complete", None, Vec::new()),
         Standing::Open { last_second } => ("lost", *last_second, Vec::new()),
@@ -474,8 +476,8 @@ fn agent(result: &AgentResult) -> Agent {
         unknown: figures.requests.unknown,
         unsent: figures.requests.unsent,
         errors: figures.errors,
-        p50_us: micros(figures.p50_ns),
-        p99_us: micros(figures.p99_ns),
+        p50_us: latency(figures.p50_ns, figures.p50_at_least),
+        p99_us: latency(figures.p99_ns, figures.p99_at_least),
         at_least: [("p50_us", figures.p50_at_least), ("p99_us", figures.p99_at_least)]
             .into_iter()
             .filter(|(_, is_bound)| *is_bound)

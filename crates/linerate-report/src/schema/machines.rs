@@ -68,10 +68,10 @@ pub struct Agent {
     /// Errors as checks count them: failed, unknown, unsent and bad requests, and surplus responses.
     #[serde(default)]
     pub errors: u64,
-    /// Median latency, microseconds.
-    pub p50_us: f64,
-    /// 99th percentile, microseconds.
-    pub p99_us: f64,
+    /// Median latency, microseconds; null without a request that has an end.
+    pub p50_us: Option<f64>,
+    /// 99th percentile, microseconds; null as `p50_us`.
+    pub p99_us: Option<f64>,
     /// Which of `p50_us` and `p99_us` are only bounds: a request without a good response stands there.
     #[serde(default)]
     pub at_least: Vec<String>,
