@@ -1,6 +1,6 @@
 //! nats-servers and agents as processes.
 
-mod broken;
+pub(crate) mod broken;
 mod coordinators;
 mod deployments;
 mod outputs;
