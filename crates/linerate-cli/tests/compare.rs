@@ -142,6 +142,8 @@ fn bad_input_is_named_before_anything_is_started() {
     refused(&[url, "--b", "http://x/"], 2, "is no flag");
     refused(&[url, "--b", "--explain"], 2, "about a single run");
     refused(&[url, url, "--dry-run"], 2, "about a single run");
+    refused(&[url, url, "--agents-local", "2"], 2, "--agents-local is about a single run");
+    refused(&[url, url, "--nats", "h", "--agents", "2"], 2, "--agents is about a single run");
     refused(&[url, url, "--check", "p99<5ms"], 2, "ratio, lo, hi or change");
     refused(&[url, url, "--check", "p99 change<1.1"], 2, "--baseline FILE");
     refused(&[url, url, "--a-url", url], 2, "for a server that is started");

@@ -112,6 +112,10 @@ fn refused(load: &LoadArgs) -> Result<(), CommandFault> {
         ("--line", load.line.is_some()),
         ("--pcap-out", load.pcap_out.is_some()),
         ("--abort-on", !load.abort_on.is_empty()),
+        ("--agents", load.machines.agents.is_some()),
+        ("--agents-local", load.machines.agents_local.is_some()),
+        ("--resume", load.machines.resume.is_some()),
+        ("--nats", load.machines.bus.nats.is_some()),
     ];
     match of_one.iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(CommandFault::input(format!("{flag} is about a single run"))
