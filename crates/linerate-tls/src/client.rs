@@ -159,9 +159,17 @@ pub fn is_cipher(name: &str) -> bool {
     known.iter().any(|suite| plain_cipher(&suite_name(suite.suite())) == plain_cipher(name))
 }
 
+/// Has this thread's random numbers seeded. The first seed of a process takes tens of milliseconds, which would count
+/// as the time that the first connections took.
+pub(crate) fn seed(provider: &CryptoProvider) {
+    // A handshake meets the same fault, and reports it.
+    let _ = provider.secure_random.fill(&mut [0; 1]);
+}
+
 /// The provider with the configured suites.
 pub(crate) fn provider(ciphers: &[String]) -> Result<CryptoProvider, TlsError> {
     let mut provider = aws_lc_rs::default_provider();
+    seed(&provider);
     if ciphers.is_empty() {
         return Ok(provider);
     }

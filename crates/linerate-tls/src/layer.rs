@@ -62,6 +62,7 @@ impl TlsLayer {
 
     /// Adds a profile for connections to a server of this name.
     pub fn add_client(&mut self, config: Arc<ClientConfig>, name: ServerName<'static>) -> Profile {
+        crate::client::seed(config.crypto_provider());
         self.add(TlsSide::Client(config, name))
     }
 

@@ -56,12 +56,6 @@ pub(super) fn works(plan: &Plan, place: Option<RunPlace>, common: &Arc<Common>) 
     }
     let threads = prepared.transports.len() as u32;
     let plan = Arc::new(plan.clone());
-    let earliest = machine::monotonic_now() + HEAD_START;
-    let start = place.and_then(|p| p.start).map_or(earliest, |at| at.max(earliest));
-    // A part that joins keeps the run's times, although it starts later.
-    let join = place.and_then(|p| p.join);
-    let run_start = join.and(place.and_then(|p| p.start)).unwrap_or(start);
-    let start = join.map_or(start, |join| (run_start + join.at).max(earliest));
     let (first, all) = place.map_or((0, threads), |p| (p.first_thread, p.all_threads));
     // Each thread sends its part of what all of them may.
     let gap = place.and_then(|p| p.gap).map(|gap| gap.saturating_mul(threads));
@@ -73,6 +67,13 @@ pub(super) fn works(plan: &Plan, place: Option<RunPlace>, common: &Arc<Common>) 
     }
     let mut boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::sharing(common))).collect();
     let others = hosts::others(&plan, common, threads)?;
+    // Certificates are read and random numbers seeded by now, which takes longer.
+    let earliest = machine::monotonic_now() + HEAD_START;
+    let start = place.and_then(|p| p.start).map_or(earliest, |at| at.max(earliest));
+    // A part that joins keeps the run's times, although it starts later.
+    let join = place.and_then(|p| p.join);
+    let run_start = join.and(place.and_then(|p| p.start)).unwrap_or(start);
+    let start = join.map_or(start, |join| (run_start + join.at).max(earliest));
     let work = |((core, board), transport): ((u32, &Arc<Board>), Unopened)| -> Work {
         let (plan, board) = (Arc::clone(&plan), Arc::clone(board));
         let joining = join.map(|join| Joining { join, run_start, thread: core, threads });
