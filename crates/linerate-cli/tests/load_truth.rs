@@ -247,6 +247,24 @@ fn requests_without_a_response_are_later_than_any_limit() {
     }
 }
 
+/// Requests at the end of a run that get no response make it no shorter, and its rate no higher.
+#[test]
+fn a_number_of_requests_lasts_until_each_has_its_end() {
+    for way in WAYS {
+        let server = Broken::start(|asked| match asked.nth {
+            36.. => Reply { after: Duration::from_secs(60), ..Reply::good() },
+            _ => Reply::good(),
+        });
+        let flags = ["-c", "4", "-n", "40", "--timeout", "500ms", "--check", "rate<80"];
+        let run = load(way, &flags, &server.url());
+        assert_eq!(run.failures("timeout"), 4, "{}", run.words);
+        assert!(run.document["duration_s"].as_f64().expect("a time") >= 0.5, "{}", run.words);
+        let series = run.document["series"].as_array().expect("a series");
+        assert_eq!(series.iter().map(|part| number(part, "/failed")).sum::<u64>(), 4, "{series:?}");
+        run.exits(0);
+    }
+}
+
 /// Instant errors are no quick responses.
 #[test]
 fn instant_errors_improve_no_percentile() {

@@ -763,8 +763,9 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         let from = self.recorder.measure_from;
         let last = self.recorder.last_answer();
         let planned = self.supply.stop_at();
-        let end =
-            if self.stopping.is_some_and(|at| at >= planned) { planned.max(last) } else { last.max(from) };
+        // A number of requests takes until the last of them has its end: one without a response is no quicker.
+        let is_planned = self.stopping.is_some_and(|at| at >= planned);
+        let end = if is_planned { planned.max(last) } else { self.recorder.last_end().max(from) };
         let interrupted = self.board.stop_asked();
         // A schedule that has run to its planned end lasted until then, though its last request was due before.
         let to_plan = self.orders.open_loop && planned != Time::NEVER && self.supply.ran_out_of_time();

@@ -60,6 +60,8 @@ pub(crate) struct Recorder {
     /// The first bytes that came without a request.
     unsolicited: Option<Sample>,
     last_answer: Time,
+    /// When the last request failed, or was given up.
+    last_lost: Time,
     /// Responses since measuring began, also to requests of the warm-up.
     arrived: u64,
     /// What came until the end of sending, once that is over.
@@ -226,6 +228,7 @@ impl Recorder {
             last_answer: Time::ZERO,
             arrived: 0,
             window: None,
+            last_lost: Time::ZERO,
             no_latencies,
             silence: SilenceTracker::new(measure_from),
             addresses: BTreeMap::new(),
@@ -594,6 +597,7 @@ impl Recorder {
         self.expected(run, false, kinds);
         self.failures.add(why, n);
         self.silence.failed(now);
+        self.last_lost = now;
         self.waited_in_vain(run, now);
         if let Some(detail) = detail {
             self.failures.explain(why, detail, n);
@@ -667,6 +671,7 @@ impl Recorder {
             self.waited_in_vain(run, now);
             if let Some(t) = self.named.get_mut(run.kind) {
                 t.requests.unknown += n;
+            self.last_lost = now;
                 t.over_time(now.nanos_since(self.measure_from), |interval| interval.unknown += n);
             }
         }
@@ -720,6 +725,11 @@ impl Recorder {
     /// The core's outcome, but for what only the whole run knows.
     /// `end`: of what was measured; `now`: of what was waited for.
     pub(crate) fn into_outcome(mut self, end: Time, now: Time) -> Outcome {
+    /// When the last request that counts had its end, whatever that was.
+    pub(crate) fn last_end(&self) -> Time {
+        self.last_answer.max(self.last_lost)
+    }
+
         // Waits for room, now that nothing is measured any more.
         drop(self.log.take());
         self.close_window(end);

@@ -153,8 +153,9 @@ impl Desk {
         let interrupted = self.board.stop_asked();
         let to_plan = planned != Time::NEVER && !interrupted && self.supply.ran_out_of_time();
         // Callers that cannot reach the target give up before the planned end.
-        let end = if to_plan { planned.min(now).max(last).max(from) } else { last.max(from) };
-        let mut outcome = self.recorder.into_outcome(end, now);
+        let end = if to_plan { planned.min(now).max(last) } else { self.recorder.last_end() };
+        self.board.mark_last(&self.recorder, None);
+        let mut outcome = self.recorder.into_outcome(end.max(from), now);
         outcome.down = self.reach.into_down();
         outcome.io = io.to_owned();
         outcome.interrupted = interrupted;

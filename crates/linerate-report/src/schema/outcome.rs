@@ -22,7 +22,8 @@ pub struct Document {
     pub plan: super::plan::Plan,
     /// When measuring began (RFC 3339, UTC); null when it never did.
     pub started_at: Option<String>,
-    /// How long it was measured, seconds: to the planned end, or to the last response if that came later.
+    /// How long it was measured, seconds: to the planned end, or to the last response if that came later. Without a planned
+    /// end: until each request had its own, also one without a response.
     pub duration_s: f64,
     /// Responses per second while requests were sent: `window.answered / window.seconds`.
     pub rate_rps: f64,
