@@ -112,7 +112,8 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
             self.pool.learnt.forget();
         }
         let why = connect_failure(kind);
-        self.reach.failed(now, connection.as_ref().map_or(now, |connection| connection.since));
+        let since = connection.as_ref().map_or(now, |connection| connection.since);
+        self.reach.failed(now, since);
         let mut carried = 0;
         if let Some(mut connection) = connection {
             let Engine { pool, recorder, kinds, reach, .. } = self;
@@ -122,7 +123,7 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
             });
         }
         if carried == 0 {
-            self.fail_next(why, &detail, now);
+            self.fail_next(why, &detail, since, now);
         }
         let is_time = self.pool.opening.failed(now, self.reach.is_alone());
         // Attempts that found a port may yet succeed.
@@ -150,15 +151,16 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         format!("{detail}, at {to}")
     }
 
-    /// In a closed loop each attempt that fails costs a request: one that waits to go out again, or the next one.
-    fn fail_next(&mut self, why: Failure, detail: &str, now: Time) {
+    /// In a closed loop each attempt that fails costs a request: one that waits to go out again, or the next one, which
+    /// waited as long as the attempt took.
+    fn fail_next(&mut self, why: Failure, detail: &str, since: Time, now: Time) {
         if self.orders.open_loop {
             return;
         }
         if let Some(run) = self.pool.pop_again(1) {
             return self.fail_unreached(&run, now, (why, detail));
         }
-        self.fail_unsendable(why, detail, now);
+        self.fail_unsendable(why, detail, since, now);
     }
 
     /// In an open loop, while the server cannot be reached, each request fails when it is due.
@@ -169,15 +171,15 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         let Some((why, detail)) = self.last_refusal.take() else { return };
         let Engine { pool, recorder, kinds, reach, .. } = self;
         pool.give_up_again(|run, _| fail_unreached((recorder, kinds, reach), run, now, (why, &detail)));
-        while self.fail_unsendable(why, &detail, now) {}
+        while self.fail_unsendable(why, &detail, now, now) {}
         self.last_refusal = Some((why, detail));
     }
 
     /// Takes the next request, as if it had been on the connection that failed. Says whether there was one.
-    fn fail_unsendable(&mut self, why: Failure, detail: &str, now: Time) -> bool {
+    fn fail_unsendable(&mut self, why: Failure, detail: &str, since: Time, now: Time) -> bool {
         let Some(batch) = self.supply.take_unsendable(now) else { return false };
         let (kind, count) = self.kinds.pick(batch.first, 1);
-        let stamp = Stamp { sent: now, due: batch.due, in_vain: 0, refused: 0, measured: batch.measured };
+        let stamp = Stamp { sent: since, due: batch.due, in_vain: 0, refused: 0, measured: batch.measured };
         let run = self.run_of(stamp, batch.first, count, kind);
         if batch.measured {
             self.recorder.sent(kind, count);

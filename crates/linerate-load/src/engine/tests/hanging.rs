@@ -28,6 +28,17 @@ fn one_attempt_in_five_that_hangs_costs_one_request_in_five() {
     assert_eq!((outcome.requests.answered, outcome.requests.failed), (200, 0), "{:?}", outcome.requests);
 }
 
+/// In a closed loop its request was waited for as long as the attempt took.
+#[test]
+fn an_attempt_that_hangs_is_a_wait_of_its_length() {
+    let plan = Plan { connections: 8, timeout: 200 * MS, stop: seconds(1), ..plan() };
+    let script = Script { think: 10 * MS, ignore_every: Some(4), ..Script::new() };
+    let (outcome, _) = run(&plan, script);
+    assert!(outcome.requests.failed > 0 && outcome.requests.answered > 0, "{:?}", outcome.requests);
+    let longest = outcome.latency.main().percentile(100.0);
+    assert!(longest.at_least && longest.ns >= 200_000_000, "{longest:?}");
+}
+
 /// The server takes 14 connections of 64: more of them would be no help, and the client is not late.
 #[test]
 fn what_never_left_for_want_of_connections_says_so() {
