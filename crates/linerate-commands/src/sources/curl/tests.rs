@@ -249,6 +249,10 @@ fn how_connections_are_spoken_on_is_taken_over() {
     assert_eq!((wire.tls.least, wire.tls.most), (Some(TlsVersion::Tls13), Some(TlsVersion::Tls13)));
     assert_eq!(notes, Vec::<String>::new());
     assert_eq!(of("curl --http2 --http1.1 -4 https://h/").0.http, Some(Http::One), "the last one holds");
+    for option in ["--http3", "--http3-only"] {
+        let (wire, notes) = of(&format!("curl {option} https://h/"));
+        assert_eq!((wire.http, notes), (Some(Http::Three), Vec::new()), "{option}");
+    }
     assert_eq!(of("curl http://h/").0, SourceProtocol::default());
     // OpenSSL's names are those of its list; the list of TLS 1.3 stays as it was.
     let (wire, notes) = of("curl --ciphers ECDHE-RSA-AES256-GCM-SHA384:DES-CBC3-SHA https://h/");
