@@ -64,6 +64,15 @@ pub(super) fn columns(group: &Group) -> Vec<(&'static str, &'static str)> {
     COLUMNS.into_iter().filter(|(id, _)| shown(id)).collect()
 }
 
+/// A ratio; a small one has two digits that count, too.
+fn shown_ratio(value: f64) -> String {
+    if !(1e-6..0.0995).contains(&value) {
+        return units::three_digits(value);
+    }
+    let digits = (1.0 - value.log10().floor()) as usize;
+    format!("{value:.digits$}")
+}
+
 /// `12.3 (11.9 to 12.8)`; where one of both rates is only a bound, so is their ratio.
 pub(super) fn ratio(group: &Group, row: &Row) -> String {
     let Some(metric) = row.metrics.get("rate_rps") else { return "-".to_owned() };
@@ -71,16 +80,28 @@ pub(super) fn ratio(group: &Group, row: &Row) -> String {
     match (metric.ratio, metric.ci95) {
         (None, _) => "1".to_owned(),
         (Some(_), _) if metric.at_most && of_first.is_some_and(|m| m.at_most) => "-".to_owned(),
-        (Some(ratio), _) if metric.at_most => format!("< {}", units::three_digits(ratio)),
+        (Some(ratio), _) if metric.at_most => format!("< {}", shown_ratio(ratio)),
         (Some(ratio), _) if of_first.is_some_and(|m| m.at_most) => {
-            format!("> {}", units::three_digits(ratio))
+            format!("> {}", shown_ratio(ratio))
         }
-        (Some(ratio), None) => units::three_digits(ratio),
-        (Some(ratio), Some([low, high])) => format!(
-            "{} ({} to {})",
-            units::three_digits(ratio),
-            units::three_digits(low),
-            units::three_digits(high)
-        ),
+        (Some(ratio), None) => shown_ratio(ratio),
+        (Some(ratio), Some([low, high])) => {
+            format!("{} ({} to {})", shown_ratio(ratio), shown_ratio(low), shown_ratio(high))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_ratio_is_not_nothing() {
+        let cases =
+            [(0.0063, "0.0063"), (0.000_412, "0.00041"), (0.05, "0.050"), (0.25, "0.25"), (12.34, "12.3")];
+        for (value, text) in cases {
+            assert_eq!(shown_ratio(value), text);
+        }
+        assert_eq!(shown_ratio(0.0), "0.00");
     }
 }

@@ -151,7 +151,7 @@ fn table(out: &mut String, group: &Group) {
         }
         let verdict = row.metrics.get("rate_rps").map(|m| m.verdict).unwrap_or_default();
         let (class, word) = match verdict {
-            Verdict::None => ("", "-"),
+            Verdict::None => ("", ""),
             Verdict::Better => ("good", "faster"),
             Verdict::Worse => ("bad", "slower"),
             Verdict::NoDifference => ("", "no difference seen"),

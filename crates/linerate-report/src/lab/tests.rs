@@ -62,6 +62,7 @@ fn rows_are_compared_with_the_first_and_what_is_missing_is_named() {
     }
     let html = page(&document);
     assert!(html.contains("- is not measured"), "{html}");
+    assert!(!html.contains("<span class=\"\">-</span>"), "the first row is compared with none");
     assert!(html.contains("loop&lt;back&gt;") && html.contains("faster") && html.contains("Left out"));
     let read: Document = serde_json::from_str(&json(&document)).unwrap();
     assert_eq!(read, document);

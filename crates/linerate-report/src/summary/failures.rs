@@ -12,8 +12,8 @@ pub(super) fn write(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     let share = |n: u64, of: u64| units::percent(n as f64 / of.max(1) as f64);
     if requests.failed > 0 {
         page.blank();
-        let text =
-            format!("{} requests ({})", units::count(requests.failed), share(requests.failed, requests.sent));
+        let failed = units::several(requests.failed, "request", "requests");
+        let text = format!("{failed} ({})", share(requests.failed, requests.sent));
         page.marked(Mark::Bad, &text);
         for why in Failure::ALL.into_iter().filter(|why| outcome.failures.count(*why) > 0) {
             for line in reasons(why, plan, outcome) {
