@@ -104,6 +104,20 @@ fn only_the_cause_of_a_connection_error_fails() {
     run.says("because an error ended the connection (each went out alone)");
 }
 
+/// A server that admits no streams any more: what never left waited for that, and for no response.
+#[test]
+fn a_server_that_admits_no_streams_is_named_with_the_time() {
+    let later = (Duration::from_secs(1), (|| FrameBytes::new().settings(&[(3, 0)]).0) as fn() -> Vec<u8>);
+    let behaviour = StreamBehaviour { later: Some(later), ..StreamBehaviour::default() };
+    let server = Broken::with(Manner { http2: Some(behaviour), ..Manner::default() }, good);
+    let run = load(&["--http2", "-c", "2", "-r", "200", "-d", "2s"], &server);
+    let unsent = run.number("/requests/unsent");
+    assert!(unsent > 0 && run.number("/requests/unsent_shut") == unsent, "{}", run.words);
+    run.says("of those due): the server admitted no streams");
+    run.says("the server admits 0 to 100 streams on a connection; it admitted none for ");
+    assert!(!run.words.contains("waiting for an answer"), "{}", run.words);
+}
+
 #[test]
 fn an_alert_on_a_working_connection_is_no_failure_to_connect() {
     for (bytes, why) in [(&b""[..], "closed_early"), (CUT, "truncated")] {

@@ -92,7 +92,7 @@ pub(crate) fn judge(plan: &Plan, outcome: &mut Outcome) {
     let late = client.lateness.percentile_ns(99.0);
     // What found every connection waiting, or too few of them open, waited for the server.
     let r = &outcome.requests;
-    let held_up_here = r.unsent.saturating_sub(r.unsent_full + r.unsent_unopened);
+    let held_up_here = r.unsent.saturating_sub(r.unsent_full + r.unsent_unopened + r.unsent_shut);
     let missed = held_up_here as f64 > MISSED * r.due() as f64;
     let waited = client.waited_share(outcome.duration);
     // Blocking threads share cores among themselves, so their waiting proves nothing.

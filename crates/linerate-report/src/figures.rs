@@ -34,6 +34,7 @@ pub(crate) fn unsent_because(requests: &Requests) -> Option<String> {
     let reasons = [
         (requests.unsent_full, "every connection was waiting for an answer"),
         (requests.unsent_unopened, "not all connections could be opened in time"),
+        (requests.unsent_shut, "the server admitted no streams"),
         (requests.unsent_missed, "an agent was not there when they were due"),
     ];
     let reasons: Vec<_> = reasons.into_iter().filter(|(n, _)| *n > 0).collect();

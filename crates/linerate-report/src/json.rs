@@ -199,6 +199,7 @@ fn requests(r: &outcome::Requests) -> schema::Requests {
         unsent: r.unsent,
         unsent_full: r.unsent_full,
         unsent_unopened: r.unsent_unopened,
+        unsent_shut: r.unsent_shut,
         unsent_missed: r.unsent_missed,
         expecting: r.expecting,
         met: r.met,

@@ -5,6 +5,7 @@ use linerate_client::{Conversation, Loss, connect_words};
 use linerate_net::{Close, Conn, NetError, NetErrorKind, Time, Transport};
 
 use super::Engine;
+use super::recorder::Lacking;
 use super::responses::{Recording, ResponseReading};
 
 impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
@@ -76,6 +77,25 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         }
         if as_planned {
             self.open_some(now);
+        }
+    }
+
+    /// What requests that are due wait for.
+    pub(super) fn lacking(&mut self) -> Lacking {
+        let (wanted, mut full, mut open, mut shut) = (self.orders.connections, 0, 0, 0);
+        for slot in 0..self.pool.slots() {
+            let Some(connection) = self.pool.at(slot) else { continue };
+            let carries = connection.conversation.in_flight() > 0;
+            open += u32::from(connection.established || carries);
+            let is_full = if connection.established { connection.room() == 0 } else { carries };
+            full += u32::from(is_full);
+            shut += u32::from(connection.conversation.shut_since().is_some());
+        }
+        match () {
+            () if full == open && shut > open / 2 => Lacking::Streams,
+            () if full >= wanted - wanted / 10 => Lacking::Places,
+            () if full == open => Lacking::Connections,
+            () => Lacking::Nothing,
         }
     }
 }

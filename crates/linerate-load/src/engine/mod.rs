@@ -601,22 +601,6 @@ impl<T: Transport, C: Conversation<Reading = ResponseReading>> Engine<T, C> {
         self.board.say_at_end(self.recorder.has_heard(), hanging);
     }
 
-    /// What requests that are due wait for.
-    fn lacking(&mut self) -> Lacking {
-        let (wanted, mut full, mut open) = (self.orders.connections, 0, 0);
-        for slot in 0..self.pool.slots() {
-            let Some(connection) = self.pool.at(slot) else { continue };
-            let carries = connection.conversation.in_flight() > 0;
-            open += u32::from(connection.established || carries);
-            full += u32::from(if connection.established { connection.room() == 0 } else { carries });
-        }
-        match () {
-            () if full >= wanted - wanted / 10 => Lacking::Places,
-            () if full == open => Lacking::Connections,
-            () => Lacking::Nothing,
-        }
-    }
-
     /// Whatever was due and has not left never will.
     fn end_supply(&mut self, now: Time, lacking: Lacking) {
         let Engine { supply, recorder, kinds, .. } = self;

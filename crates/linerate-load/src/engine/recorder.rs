@@ -123,6 +123,8 @@ pub(crate) enum Lacking {
     Places,
     /// So do those that are open, and others are wanted.
     Connections,
+    /// The server admits no streams.
+    Streams,
     /// There are free places.
     Nothing,
 }
@@ -226,9 +228,9 @@ impl Recorder {
             bad_samples: Vec::new(),
             unsolicited: None,
             last_answer: Time::ZERO,
+            last_lost: Time::ZERO,
             arrived: 0,
             window: None,
-            last_lost: Time::ZERO,
             no_latencies,
             silence: SilenceTracker::new(measure_from),
             addresses: BTreeMap::new(),
@@ -493,6 +495,7 @@ impl Recorder {
         match lacking {
             Lacking::Places => self.requests.unsent_full += waiting,
             Lacking::Connections => self.requests.unsent_unopened += waiting,
+            Lacking::Streams => self.requests.unsent_shut += waiting,
             Lacking::Nothing => {}
         }
     }
@@ -594,10 +597,10 @@ impl Recorder {
         }
         let n = u64::from(run.count);
         self.requests.failed += n;
+        self.last_lost = now;
         self.expected(run, false, kinds);
         self.failures.add(why, n);
         self.silence.failed(now);
-        self.last_lost = now;
         self.waited_in_vain(run, now);
         if let Some(detail) = detail {
             self.failures.explain(why, detail, n);
@@ -668,10 +671,10 @@ impl Recorder {
         if run.stamp.measured {
             let n = u64::from(run.count);
             self.requests.unknown += n;
+            self.last_lost = now;
             self.waited_in_vain(run, now);
             if let Some(t) = self.named.get_mut(run.kind) {
                 t.requests.unknown += n;
-            self.last_lost = now;
                 t.over_time(now.nanos_since(self.measure_from), |interval| interval.unknown += n);
             }
         }
@@ -722,14 +725,14 @@ impl Recorder {
         self.last_answer
     }
 
-    /// The core's outcome, but for what only the whole run knows.
-    /// `end`: of what was measured; `now`: of what was waited for.
-    pub(crate) fn into_outcome(mut self, end: Time, now: Time) -> Outcome {
     /// When the last request that counts had its end, whatever that was.
     pub(crate) fn last_end(&self) -> Time {
         self.last_answer.max(self.last_lost)
     }
 
+    /// The core's outcome, but for what only the whole run knows.
+    /// `end`: of what was measured; `now`: of what was waited for.
+    pub(crate) fn into_outcome(mut self, end: Time, now: Time) -> Outcome {
         // Waits for room, now that nothing is measured any more.
         drop(self.log.take());
         self.close_window(end);

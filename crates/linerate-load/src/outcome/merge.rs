@@ -149,6 +149,7 @@ impl Requests {
         self.unsent += other.unsent;
         self.unsent_full += other.unsent_full;
         self.unsent_unopened += other.unsent_unopened;
+        self.unsent_shut += other.unsent_shut;
         self.unsent_missed += other.unsent_missed;
         self.expecting += other.expecting;
         self.met += other.met;

@@ -188,6 +188,9 @@ pub struct Requests {
     /// Of these, those that found too few connections open when sending ended.
     #[serde(default)]
     pub unsent_unopened: u64,
+    /// Of these, those for which the server admitted no streams when sending ended.
+    #[serde(default)]
+    pub unsent_shut: u64,
     /// Of these, those that were due before the part of the run that was to send them joined it.
     #[serde(default)]
     pub unsent_missed: u64,

@@ -21,6 +21,7 @@ impl Requests {
             unsent: self.unsent.saturating_sub(earlier.unsent),
             unsent_full: self.unsent_full.saturating_sub(earlier.unsent_full),
             unsent_unopened: self.unsent_unopened.saturating_sub(earlier.unsent_unopened),
+            unsent_shut: self.unsent_shut.saturating_sub(earlier.unsent_shut),
             unsent_missed: self.unsent_missed.saturating_sub(earlier.unsent_missed),
             expecting: self.expecting.saturating_sub(earlier.expecting),
             met: self.met.saturating_sub(earlier.met),

@@ -284,6 +284,9 @@ pub struct Requests {
     /// Of these, those for which too few connections were open when sending ended.
     #[serde(default)]
     pub unsent_unopened: u64,
+    /// Of these, those for which the server admitted no streams when sending ended.
+    #[serde(default)]
+    pub unsent_shut: u64,
     /// Of these, those that were due before the agent that was to send them joined.
     #[serde(default)]
     pub unsent_missed: u64,

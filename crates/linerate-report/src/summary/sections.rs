@@ -1,12 +1,9 @@
 //! Responses, request names, connections, the client itself, checks.
 
-use std::time::Duration;
-
 use linerate_load::outcome::{Ranked, SegmentCounts, Tcp};
 use linerate_load::plan::Way;
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::tls::Trust;
-use linerate_load::plan::units::shown_duration;
 use linerate_load::{Outcome, Plan};
 
 use super::page::{Mark, SummaryText};
@@ -264,12 +261,12 @@ fn http(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
         };
     }
     if facts.shut_ns > 0 {
-        let longest = shown_duration(Duration::from_millis(facts.shut_ns / 1_000_000));
+        let longest = units::time_ns(facts.shut_ns as f64, page.style.unicode);
         text += &format!("; it admitted none for {longest}");
     }
     if facts.held_bodies > 0 {
         let bodies = units::several(facts.held_bodies, "request body", "request bodies");
-        let longest = shown_duration(Duration::from_millis(facts.held_ns / 1_000_000));
+        let longest = units::time_ns(facts.held_ns as f64, page.style.unicode);
         let bytes = units::bytes(facts.held_bytes as f64);
         text +=
             &format!("; its windows held {bodies} up: {bytes} did not leave, for {longest} at the longest");
