@@ -36,7 +36,7 @@ pub(super) fn value(id: &str, value: f64, unicode: bool) -> String {
 pub(super) fn figure(row: &Row, id: &str) -> Option<f64> {
     match id {
         "min_us" => row.min_us,
-        "max_us" => row.max_us,
+        "max_us" => row.max_us.map(|max| bounds(row).fold(max, f64::max)),
         "quick_held_up" => row.quick.map(|q| q.held_up as f64 / q.requests.max(1) as f64),
         "line_share" => row.line_share,
         "quick_p50_us" => row.quick?.p50_us,
@@ -45,9 +45,16 @@ pub(super) fn figure(row: &Row, id: &str) -> Option<f64> {
     }
 }
 
+/// Percentiles of a row that are bounds.
+fn bounds(row: &Row) -> impl Iterator<Item = f64> {
+    row.metrics.values().filter(|metric| metric.at_least).filter_map(|metric| metric.value)
+}
+
 /// What a row shows in a column: `-` where it has nothing.
 pub(super) fn cell(row: &Row, id: &str, unicode: bool) -> String {
     let bound = match row.metrics.get(id) {
+        // Requests without a good response are later than any other.
+        None if id == "max_us" && row.errors > 0 => ">= ",
         Some(metric) if metric.at_least => ">= ",
         Some(metric) if metric.at_most => "< ",
         _ => "",
@@ -94,6 +101,18 @@ pub(super) fn ratio(group: &Group, row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::lab::Metric;
+
+    #[test]
+    fn the_longest_is_a_bound_where_a_request_failed() {
+        let mut row = Row { max_us: Some(120e3), ..Row::default() };
+        assert_eq!(cell(&row, "max_us", false), "120 ms");
+        row.errors = 1;
+        assert_eq!(cell(&row, "max_us", false), ">= 120 ms");
+        let p90 = Metric { value: Some(176e3), at_least: true, ..Metric::default() };
+        row.metrics.insert("p90_us".to_owned(), p90);
+        assert_eq!(cell(&row, "max_us", false), ">= 176 ms");
+    }
 
     #[test]
     fn a_small_ratio_is_not_nothing() {
