@@ -544,6 +544,11 @@ pub(crate) mod keys {
         format!("linerate.run.{run}.{agent}")
     }
 
+    /// The agent whose messages a subject has: no other one may write there.
+    pub(crate) fn sender(subject: &str) -> &str {
+        subject.rsplit('.').next().unwrap_or_default()
+    }
+
     /// Messages of all agents of a run.
     pub(crate) fn subjects(run: &str) -> String {
         format!("linerate.run.{run}.*")

@@ -547,9 +547,9 @@ impl Coordinator {
     ) -> Result<Collected, RunError> {
         let run = document.run.clone();
         let messages = messages(&self.bus, &run, 1).await?;
-        let (payloads, mut arrived) = mpsc::channel(WAITING);
+        let (to, mut arrived) = mpsc::channel(WAITING);
         // The stream of messages must not be dropped in the middle of a step, as a time limit would.
-        let reading = ReaderTask(tokio::spawn(read(self.bus.clone(), run.clone(), messages, payloads)));
+        let reading = ReaderTask(tokio::spawn(read(self.bus.clone(), run.clone(), messages, to)));
         let mut merger = Merger::new(document);
         let before = self.takeovers(&run).await?;
         for takeover in &before {
@@ -562,9 +562,9 @@ impl Coordinator {
         let (mut told, mut heard, mut connected) = (Instant::now(), Instant::now(), Instant::now());
         let mut give_up = Instant::now() + Duration::from_secs(u64::from(u32::MAX));
         while !merger.is_complete() {
-            if let Ok(Some(payload)) = timeout(Duration::from_millis(100), arrived.recv()).await {
+            if let Ok(Some(message)) = timeout(Duration::from_millis(100), arrived.recv()).await {
                 heard = Instant::now();
-                merger.add(&payload);
+                merger.add_from(keys::sender(&message.subject), &message.payload);
                 let entries = merger.take_logged();
                 if let Some(log) = self.log.as_ref().filter(|_| !entries.is_empty()) {
                     log.hand_over(entries);
@@ -645,12 +645,12 @@ async fn messages(bus: &NatsBus, run: &str, from: u64) -> Result<Ordered, BusErr
 }
 
 /// Reads the run's messages, however often the broker is away meanwhile.
-async fn read(bus: NatsBus, run: String, mut of_run: Ordered, payloads: mpsc::Sender<bytes::Bytes>) {
+async fn read(bus: NatsBus, run: String, mut of_run: Ordered, to: mpsc::Sender<async_nats::Message>) {
     let mut next = 1;
     loop {
         while let Ok(Some(Ok(message))) = timeout(QUIET, of_run.next()).await {
             next = message.info().map_or(next, |info| info.stream_sequence + 1);
-            if payloads.send(message.payload.clone()).await.is_err() {
+            if to.send(message.message).await.is_err() {
                 return;
             }
         }

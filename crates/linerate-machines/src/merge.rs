@@ -238,10 +238,11 @@ impl Merger {
         part.map_or((0, 0), |part| (part.seconds(), part.requests.sent))
     }
 
-    /// Adds a message as it came; whether it was new and of this run.
-    pub fn add(&mut self, bytes: &[u8]) -> bool {
+    /// Adds a message as it came; whether it was new and of this run. `sender`: the agent that may
+    /// write where it was written; what it says of another agent does not count.
+    pub fn add_from(&mut self, sender: &str, bytes: &[u8]) -> bool {
         let added = match serde_json::from_slice::<AgentMessage>(bytes) {
-            Ok(message) => self.add_message(message, digest_of(bytes)),
+            Ok(message) => message.agent == sender && self.add_message(message, digest_of(bytes)),
             Err(_) => {
                 self.unread += 1;
                 false

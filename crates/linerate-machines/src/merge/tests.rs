@@ -61,6 +61,14 @@ fn messages(agent: usize, seconds: &[Vec<u64>]) -> Vec<Vec<u8>> {
     all
 }
 
+impl Merger {
+    /// Adds a message of the agent that it names.
+    pub(crate) fn add(&mut self, bytes: &[u8]) -> bool {
+        let named = serde_json::from_slice::<AgentMessage>(bytes).map_or(String::new(), |m| m.agent);
+        self.add_from(&named, bytes)
+    }
+}
+
 fn recorded(outcome: &Outcome) -> Vec<(u64, u64)> {
     outcome.latency.from_sent.iter_recorded().collect()
 }
@@ -140,6 +148,8 @@ fn strangers_and_forgeries_are_refused() {
     for wrong in [&b"{}"[..], b"", &messages(5, &[vec![1]])[0]] {
         assert!(!merger.add(wrong));
     }
+    // An agent says what another one measured.
+    assert!(!merger.add_from("a1", &all[0]));
     let mut other: AgentMessage = serde_json::from_slice(&all[0]).unwrap();
     if let MessageWord::Interval { figures, .. } = &mut other.word {
         figures.latency.record(99, 1);
@@ -149,7 +159,7 @@ fn strangers_and_forgeries_are_refused() {
     assert!(merger.add(&all[1]) && merger.add(&all[2]));
     assert_eq!(merger.agents()[0].standing, Standing::Altered);
     assert!(!merger.is_complete());
-    assert_eq!(merger.refused(), 4);
+    assert_eq!(merger.refused(), 5);
 }
 
 #[test]
