@@ -41,9 +41,15 @@ pub(crate) fn rows() -> u16 {
 /// Whether the locale's characters are UTF-8 (POSIX: the first of the three that is set decides).
 fn unicode() -> bool {
     let set = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-    let locale =
-        ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_ascii_lowercase();
-    locale.contains("utf-8") || locale.contains("utf8")
+    is_utf8(["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set))
+}
+
+/// Containers, units and CI set none. Their text ends in UTF-8 terminals and browsers.
+fn is_utf8(locale: Option<String>) -> bool {
+    locale.is_none_or(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
 }
 
 /// Prints to standard output. A reader that closed the pipe (`| head`) is not an error.
@@ -88,6 +94,19 @@ pub(crate) fn print_beside(text: &str, to_stderr: bool) -> Result<(), CommandFau
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_is_utf8_unless_the_locale_says_otherwise() {
+        for (locale, expected) in [
+            (None, true),
+            (Some("C.UTF-8"), true),
+            (Some("de_DE.utf8"), true),
+            (Some("C"), false),
+            (Some("en_US.ISO-8859-1"), false),
+        ] {
+            assert_eq!(is_utf8(locale.map(str::to_owned)), expected, "{locale:?}");
+        }
+    }
 
     #[test]
     fn a_line_of_progress_never_wraps() {

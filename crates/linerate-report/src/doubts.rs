@@ -167,7 +167,7 @@ fn set_up(plan: &Plan, outcome: &Outcome) -> Option<String> {
     let handshakes = outcome.latency.tls.max_ns() + outcome.latency.connect.max_ns();
     let fits = !due.at_least && outcome.requests.unsent == 0 && part <= handshakes;
     (fits && part * 5 >= due.ns).then(|| {
-        let time = |ns: u64| units::time_ns(ns as f64, false);
+        let time = |ns: u64| units::time_ns(ns as f64, true);
         format!(
             "of the p99 of {}, up to {} is waiting for the first connections, which took up to {} to open, TLS handshake and all: \
              --warm-up 1s leaves that out",
@@ -223,7 +223,7 @@ fn short(outcome: &Outcome) -> Option<String> {
     short.then(|| {
         format!(
             "the run lasted {}: opening connections and cold caches weigh much in it",
-            units::time_ns(outcome.duration.as_nanos() as f64, false)
+            units::time_ns(outcome.duration.as_nanos() as f64, true)
         )
     })
 }
@@ -233,7 +233,7 @@ fn suspended(outcome: &Outcome) -> Option<String> {
     (!lasted.is_zero()).then(|| {
         format!(
             "this machine was suspended for {}, or its clock was set: latencies around that time are not the server's",
-            units::time_ns(lasted.as_nanos() as f64, false)
+            units::time_ns(lasted.as_nanos() as f64, true)
         )
     })
 }
@@ -244,7 +244,7 @@ fn stood_still(plan: &Plan, outcome: &Outcome) -> Option<String> {
     let p99 = figures::main_latency(plan, outcome)?.percentile_ns(99.0);
     let matters = !longest.is_zero() && longest.as_nanos() >= u128::from(p99 / 10);
     matters.then(|| {
-        let time = |time: Duration| units::time_ns(time.as_nanos() as f64, false);
+        let time = |time: Duration| units::time_ns(time.as_nanos() as f64, true);
         let in_all = if all > longest { format!(", {} in all", time(all)) } else { String::new() };
         let who = outcome.client.stood_still_agent.as_ref();
         let who = who.map_or("this client".to_owned(), |agent| format!("agent {agent}"));
@@ -265,7 +265,7 @@ fn disturbed(plan: &Plan, outcome: &Outcome) -> Option<String> {
         format!(
             "this machine added up to {} to some latencies: a sending thread waited for its core, in all {} of the time it \
              wanted to run (--threads with fewer than all cores leaves room for other work)",
-            units::time_ns(most.as_nanos() as f64, false),
+            units::time_ns(most.as_nanos() as f64, true),
             units::percent(figures::wait_share(outcome))
         )
     })
@@ -328,8 +328,8 @@ fn hidden_stall(plan: &Plan, outcome: &Outcome) -> Option<String> {
         format!(
             "one answer took {} while p99 is {}: in a closed loop the requests that would have waited behind it were \
              never sent; --rate counts them",
-            units::time_ns(max as f64, false),
-            units::time_ns(p99 as f64, false)
+            units::time_ns(max as f64, true),
+            units::time_ns(p99 as f64, true)
         )
     })
 }
@@ -353,7 +353,7 @@ fn one_after_another(plan: &Plan, outcome: &Outcome) -> Option<String> {
         format!(
             "each connection's responses came one after another, {} apart, as long as one request takes: {} in flight on it gain \
              little. More connections or HTTP/2 may be served side by side: linerate explain --pipelining {} measures that",
-            units::time_ns(1e9 / rate, false),
+            units::time_ns(1e9 / rate, true),
             plan.depth,
             plan.target.url
         )

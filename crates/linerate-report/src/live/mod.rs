@@ -146,7 +146,7 @@ pub fn plain_line(scene: &Scene, snapshot: &Snapshot) -> String {
         for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
             let found = snapshot.ranked().percentile(percent);
             let least = if found.at_least { ">= " } else { "" };
-            line += &format!(", {name} {least}{}", units::time_ns(found.ns as f64, false));
+            line += &format!(", {name} {least}{}", units::time_ns(found.ns as f64, true));
         }
     }
     line +=
@@ -236,12 +236,15 @@ impl Rows<'_> {
         line.render(row, self.buf);
     }
 
-    /// A line of text; where it is too long it ends in an ellipsis.
+    /// A line of text; where it is too long it ends in an ellipsis, behind a whole clause if it has several.
     fn text(&mut self, text: &str, modifier: Modifier) {
         let width = usize::from(self.area.width);
         let mut shown: String = text.chars().take(width).collect();
         if text.chars().count() > width && shown.pop().is_some() {
-            shown.push('…');
+            match shown.rfind(", ").max(shown.rfind("; ")) {
+                Some(end) => shown.replace_range(end.., " …"),
+                None => shown.push('…'),
+            }
         }
         self.line(Line::styled(shown, Look::new().add_modifier(modifier)));
     }

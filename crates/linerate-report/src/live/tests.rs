@@ -121,7 +121,7 @@ fn plain_lines() {
     let scene = Scene::of(&testing::plan_closed());
     assert_eq!(
         plain_line(&scene, &testing::snapshot()),
-        "4.2s of 10s: 10,500/s, p50 100 us, p99 160 us, 42,000 answered, 10 failed, 21 bad, 3 segments resent"
+        "4.2s of 10s: 10,500/s, p50 100 µs, p99 160 µs, 42,000 answered, 10 failed, 21 bad, 3 segments resent"
     );
     assert_eq!(plain_line(&scene, &Snapshot::default()), "0.0s of 10s: 0/s, 0 answered, 0 failed");
     let old = Snapshot { old: Some(Duration::from_millis(7_300)), ..Snapshot::default() };

@@ -133,13 +133,17 @@ fn headline(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     }
     page.blank();
     let requests = &outcome.requests;
-    let rate = style.bold(&format!("{} requests/s", units::rate(outcome.rate_rps())));
-    let errors = outcome.errors() as f64 / requests.due().max(1) as f64;
-    let errors = match errors {
+    let rate = format!("{} requests/s", units::rate(outcome.rate_rps()));
+    let errors = match outcome.errors() as f64 / requests.due().max(1) as f64 {
         0.0 => String::new(),
-        share => format!(", {}", style.bad(&format!("{} errors", units::percent(share)))),
+        share => format!("{} errors", units::percent(share)),
     };
-    page.line(&format!("{rate}{errors}   {}", answered_in(outcome, style)));
+    let answered = answered_in(outcome, style);
+    // Both texts and what stands between them.
+    let columns = [&rate, &errors, &answered].map(|text| text.chars().count()).iter().sum::<usize>() + 5;
+    let between = if columns > usize::from(style.width) { "\n" } else { "   " };
+    let errors = if errors.is_empty() { errors } else { format!(", {}", style.bad(&errors)) };
+    page.line(&format!("{}{errors}{between}{answered}", style.bold(&rate)));
     page.line(&format!(
         "{}/s received, {}/s sent",
         units::bytes(outcome.per_second(outcome.window.bytes.received)),
@@ -219,7 +223,7 @@ fn unaccepted(page: &mut SummaryText, outcome: &Outcome) {
     }
 }
 
-/// The load in one line: "64 connections, 1 request in flight on each, 2 threads, epoll; closed loop for 10 s".
+/// The load in one line: "64 connections, 1 in flight on each, 2 threads, epoll; closed loop, for 10s".
 pub fn done(plan: &Plan, outcome: &Outcome) -> String {
     let mut parts = vec![sending(plan)];
     if let Some(n) = plan.per_connection {
@@ -249,8 +253,7 @@ fn sending(plan: &Plan) -> String {
         Way::Loop => match &plan.flows {
             Some(flows) => of_users(plan, flows, &connections),
             None => {
-                let depth = units::several(u64::from(plan.depth), "request", "requests");
-                format!("{connections}, {depth} in flight on each")
+                format!("{connections}, {} in flight on each", units::count(u64::from(plan.depth)))
             }
         },
     }
@@ -349,7 +352,7 @@ fn notes(page: &mut SummaryText, plan: &Plan, outcome: &Outcome) {
     if notes.is_empty() {
         return;
     }
-    page.blank();
+    page.gap();
     for note in notes {
         page.marked(Mark::Doubt, &note);
     }

@@ -82,7 +82,9 @@ impl SummaryText {
             Mark::Bad => ("FAILED", Style::bad),
         };
         let indent = " ".repeat(LABEL);
-        let wrapped = self.style.wrapped(&indent, text);
+        // Notes are the same text in JSON.
+        let text = if self.style.unicode { text.to_owned() } else { text.replace('µ', "u") };
+        let wrapped = self.style.wrapped(&indent, &text);
         let first = colour(&self.style, &format!("{word:<LABEL$}"));
         self.line(&format!("{first}{}", wrapped.trim_start()));
     }

@@ -361,8 +361,8 @@ fn tcp(page: &mut SummaryText, outcome: &Outcome) {
         }
     }
     if let Some(rtt) = t.rtt_min_us {
-        let micro = if page.style.unicode { "µs" } else { "us" };
-        parts.push(format!("least round trip {} {micro}", units::count(u64::from(rtt))));
+        let rtt = units::time_us(f64::from(rtt), page.style.unicode);
+        parts.push(format!("least round trip {rtt}"));
     }
     let looked = if t.looked_at < outcome.connections.opened {
         format!(" (of {} connections)", units::count(t.looked_at))

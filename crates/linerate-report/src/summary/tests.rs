@@ -28,6 +28,32 @@ fn a_quiet_run_fits_a_screen() {
     insta::assert_snapshot!(page);
 }
 
+/// With a last response that came late, and errors, the first figures need two lines.
+#[test]
+fn figures_that_take_two_lines_have_them() {
+    let mut outcome = testing::outcome_closed();
+    outcome.duration = outcome.window.time * 2;
+    for width in [80, 120] {
+        let style = Style { width, ..Style::default() };
+        let page = as_long_as(SummaryLength::Short, &testing::plan_closed(), &outcome, style);
+        assert!(page.lines().all(|line| line.chars().count() <= usize::from(width)), "{page}");
+        assert!(page.contains("sent in") && page.contains(" later"), "{page}");
+    }
+}
+
+/// Two notes of two lines each leave room for the command and the next prompt.
+#[test]
+fn a_run_with_two_notes_fits_a_screen() {
+    let mut outcome = testing::quiet_outcome();
+    outcome.duration = std::time::Duration::from_millis(400);
+    outcome.client.saturated = true;
+    outcome.client.reason =
+        Some("the sending threads waited for a core for 36 % of the time they wanted to run".to_owned());
+    let page = as_long_as(SummaryLength::Screen, &testing::plan_closed(), &outcome, Style::default());
+    assert_eq!(page.lines().filter(|line| line.starts_with("note")).count(), 2, "{page}");
+    assert!(page.lines().count() <= 21, "{page}");
+}
+
 /// What is out of the ordinary stands on the screen, too.
 #[test]
 fn trouble_is_never_cut() {
