@@ -206,7 +206,7 @@ pub fn text(document: &Document, style: Style) -> String {
             "" => String::new(),
             install => format!(" Install it: {install}"),
         };
-        let text = format!("left out: {}: {}.{install}", missing.rows.join("; "), missing.why);
+        let text = format!("left out: {}: {}.{install}", missing.named(), missing.why);
         line(&style.warn(&style.wrapped("", &clean(&text))));
     }
     for warning in &document.warnings {
@@ -221,6 +221,17 @@ struct Missing<'a> {
     install: &'a str,
     /// Each with its group.
     rows: Vec<String>,
+}
+
+impl Missing<'_> {
+    /// Its rows, the first ones by name where they are many: JSON has all.
+    fn named(&self) -> String {
+        const NAMED: usize = 4;
+        match self.rows.len().saturating_sub(NAMED) {
+            0 | 1 => self.rows.join("; "),
+            more => format!("{}; and {more} more rows", self.rows[..NAMED].join("; ")),
+        }
+    }
 }
 
 /// All reasons, in the order of their first rows.

@@ -159,6 +159,11 @@ fn a_reason_for_which_several_rows_are_left_out_is_said_once() {
     let text = text(&document, Style { width: 100, ..Style::default() });
     let said = "left out: async (nginx); pipes, 8 (loopback): nginx is not installed.";
     assert!(text.contains(said) && text.contains("left out: async (nginx): no root."), "{text}");
+    // On a machine with few cores most rows of charts are.
+    let many = document.left_out[0].clone();
+    document.left_out.extend((0..30).map(|_| many.clone()));
+    let short = super::text(&document, Style::default()).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(short.contains("and 28 more rows: nginx is not installed."), "{short}");
     assert_eq!(text.matches("apt install nginx").count(), 1, "{text}");
     assert_eq!(page(&document).matches("apt install nginx").count(), 1);
 }
