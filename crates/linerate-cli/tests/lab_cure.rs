@@ -13,28 +13,31 @@ fn quick_requests_wait_for_slow_ones_in_a_pipeline_alone() {
     let words = ["lab", "cure", "--rounds", "1", "-d", "500ms", "--only", "one slow", "--json", "-"];
     let said = run(&[&words[..], &["--html", page.path().to_str().unwrap()]].concat());
     let document: Value = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));
-    assert!(said.err.contains("16 rows, 1 round of each: about 12.8 s"), "{}", said.err);
+    assert!(said.err.contains("20 rows, 1 round of each: about 16.0 s"), "{}", said.err);
     let groups = document["groups"].as_array().unwrap();
     let names: Vec<&str> = groups.iter().map(|g| g["name"].as_str().unwrap()).collect();
     let all = ["loopback", "no round trip, 1 % loss", "20 ms", "20 ms, 1 % loss"];
     assert_eq!(names, all.map(|name| format!("{name}: one slow in 20")));
     // Where there are no namespaces, only the loopback remains.
     let shaped = NetBox::unavailable().is_none();
-    assert_eq!(document["left_out"].as_array().unwrap().len(), if shaped { 0 } else { 12 });
+    assert_eq!(document["left_out"].as_array().unwrap().len(), if shaped { 0 } else { 15 });
     for group in groups.iter().take(if shaped { 4 } else { 1 }) {
         let rows = group["rows"].as_array().unwrap();
         let names: Vec<&str> = rows.iter().map(|r| r["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["poll", "threads", "pipeline", "HTTP/2"]);
+        assert_eq!(names, ["poll", "threads", "pipeline", "HTTP/2", "HTTP/3"]);
     }
     let of = |group: usize, row: usize| &groups[group]["rows"][row];
-    // Each slow request holds up at least the quick ones that are in flight behind it.
+    // Each slow request holds up at least the quick ones that are in flight behind it. On a busy
+    // machine a handshake may take all of a run: such a row has no figures.
     for group in if shaped { vec![0, 2] } else { vec![0] } {
-        let quick = |row: usize| {
+        let share = |row: usize| {
             let quick = &of(group, row)["quick"];
-            quick["held_up"].as_f64().unwrap() / quick["requests"].as_f64().unwrap()
+            Some(quick["held_up"].as_f64()? / quick["requests"].as_f64()?)
         };
-        let (pipeline, streams) = (quick(2), quick(3));
-        assert!(pipeline > 0.1 && pipeline > 2.0 * streams, "{}", groups[group]);
+        let pipeline = share(2).unwrap();
+        for streams in [share(3), share(4)].into_iter().flatten() {
+            assert!(pipeline > 0.1 && pipeline > 2.0 * streams, "{}", groups[group]);
+        }
     }
     let about = of(0, 2)["about"].as_str().unwrap();
     assert!(about.contains("they wait for slow ones (5"), "{about}");

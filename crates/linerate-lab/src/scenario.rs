@@ -64,6 +64,9 @@ pub struct ServerPart {
     pub files: BTreeMap<String, String>,
     /// Cores that it has, of those that servers are given. Where there are fewer, its rows are left out.
     pub cores: Option<usize>,
+    /// A server with a command that speaks HTTPS.
+    #[serde(default)]
+    pub https: bool,
     /// The user's own URL stands for it, where one is given.
     #[serde(default)]
     pub replaceable: bool,
@@ -293,10 +296,18 @@ impl RowGroup {
 }
 
 impl ServerPart {
+    /// Of the URL where it answers once its command runs.
+    pub fn scheme(&self) -> &'static str {
+        if self.https { "https" } else { "http" }
+    }
+
     fn check(&self) -> Result<(), String> {
         let at = |what: &str| Err(format!("server {:?}: {what}", self.name));
         if self.cores == Some(0) || (self.cores.is_some() && self.command.is_none()) {
             return at("cores are a number from 1, of a server with a command");
+        }
+        if self.https && self.command.is_none() {
+            return at("https is for a server with a command; a url says it by itself");
         }
         for extra in [&self.check, &self.build].into_iter().flatten() {
             if self.url.is_some() {

@@ -17,15 +17,18 @@ const MANY: f64 = 0.01;
 pub(super) struct HeldUpRow {
     /// Requests in flight on each connection.
     depth: u32,
-    /// They are streams of HTTP/2.
+    /// They are streams of HTTP/2 or HTTP/3.
     streams: bool,
+    /// A lost packet holds up its own stream alone: HTTP/3.
+    apart: bool,
     quick: Option<QuickRequests>,
 }
 
 impl HeldUpRow {
     pub(super) fn of(name: &str, plan: &Plan, runs: &[RunFigures]) -> HeldUpRow {
-        let streams = plan.http.version == Http::Two;
-        HeldUpRow { depth: plan.depth, streams, quick: lab::quick(runs, name) }
+        let apart = plan.http.version == Http::Three;
+        let streams = apart || plan.http.version == Http::Two;
+        HeldUpRow { depth: plan.depth, streams, apart, quick: lab::quick(runs, name) }
     }
 
     fn share(&self) -> Option<f64> {
@@ -65,7 +68,7 @@ fn of_row(row: &HeldUpRow, apart: f64, lossy: bool) -> String {
             "{said}: they wait for slow ones ({}), whose responses come first, and for lost segments.",
             units::time_us(slow, true)
         ),
-        (true, None, true) => {
+        (true, None, true) if !row.apart => {
             format!("{said}: a lost segment holds up all {} in flight on its connection.", row.depth)
         }
         _ => format!("{said}."),
@@ -79,7 +82,7 @@ mod tests {
     fn row(depth: u32, streams: bool, held_up: u64, others: Option<f64>) -> HeldUpRow {
         let quick =
             QuickRequests { requests: 1000, held_up, others_p50_us: others, ..QuickRequests::default() };
-        HeldUpRow { depth, streams, quick: Some(quick) }
+        HeldUpRow { depth, streams, apart: false, quick: Some(quick) }
     }
 
     #[test]
@@ -102,7 +105,14 @@ mod tests {
         let said = words(&[row(1, false, 15, None), row(8, true, 90, None), row(8, false, 25, None)], lossy);
         assert!(said[1].contains("a lost segment holds up all 8 in flight"), "{}", said[1]);
         assert!(said[2].ends_with("were held up."), "not more than on connections of their own: {}", said[2]);
-        let none = HeldUpRow { depth: 1, streams: false, quick: None };
+        let by_quic = HeldUpRow { apart: true, ..row(8, true, 90, None) };
+        let said = words(&[row(1, false, 15, None), by_quic], lossy);
+        assert!(
+            said[1].ends_with("were held up."),
+            "streams of QUIC do not wait for each other: {}",
+            said[1]
+        );
+        let none = HeldUpRow { depth: 1, streams: false, apart: false, quick: None };
         assert_eq!(words(&[none], None), [""]);
     }
 }

@@ -132,7 +132,7 @@ fn launched(
     let entered = pair.map(VethPair::enter).unwrap_or_default();
     let recipe = Recipe {
         words: entered.into_iter().chain(words.iter().map(|w| places.fill(w))).collect(),
-        url: Some(places.fill("http://{address}:{port}/")),
+        url: Some(format!("{}://{}/", part.scheme(), places.fill("{address}:{port}"))),
         cores: cores.to_vec(),
         patience: args.ready_within,
     };

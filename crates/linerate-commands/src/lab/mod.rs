@@ -161,6 +161,7 @@ fn replace(scenario: &mut LabScenario, url: &str) -> Result<(), CommandFault> {
         install: String::new(),
         files: Default::default(),
         cores: None,
+        https: false,
         replaceable: true,
     };
     scenario.servers = of_own.into_iter().map(part).collect();

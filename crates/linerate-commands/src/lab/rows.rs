@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write, stderr};
 use std::time::SystemTime;
 
 use linerate_lab::figures::RunFigures;
-use linerate_lab::scenario::{LabScenario, RowGroup, ScenarioRow};
+use linerate_lab::scenario::{LabScenario, RowGroup, ScenarioRow, ServerPart};
 use linerate_lab::servers::pin_this_thread;
 use linerate_lab::veth::{self, VethPair};
 use linerate_load::Plan;
@@ -28,14 +28,15 @@ use crate::load::{Interrupt, plan};
 use crate::terminal;
 use crate::ways::{self, Seen};
 
-/// Stands for the URL of a server that does not run yet.
-const NOT_YET: &str = "http://127.0.0.1:1/";
+/// Stands for the address of a server that does not run yet.
+const NOT_YET: &str = "127.0.0.1:1/";
 
 /// Whether all flags of the rows are flags of `load`, before anything is started.
 pub(super) fn check(scenario: &LabScenario) -> Result<(), CommandFault> {
     for group in &scenario.groups {
         for row in &group.rows {
-            plan_of(scenario, group, row, NOT_YET)?;
+            let scheme = scenario.server(&row.server).map_or("http", ServerPart::scheme);
+            plan_of(scenario, group, row, &format!("{scheme}://{NOT_YET}"))?;
         }
     }
     Ok(())
