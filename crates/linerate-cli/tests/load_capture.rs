@@ -185,6 +185,12 @@ fn lost_packets() {
     }
     assert!(in_steps(&document, "duplicate_ack", "duplicate_acks") > 0);
     assert!(in_steps(&document, "retransmission", "retransmissions") > 0);
+    // A SYN, and what answered it a round trip later.
+    let first = document["tcp"]["first_connection"].as_array().unwrap();
+    assert_eq!((&first[0]["from"], &first[0]["flags"]), (&"client".into(), &2.into()), "{first:?}");
+    let answer = first.iter().find(|packet| packet["from"] == "server").unwrap();
+    assert!(answer["flags"] == 18 && answer["at_ms"].as_f64().unwrap() >= 10.0, "{answer}");
+    assert!((10..=60).contains(&first.len()) && first.iter().any(|packet| packet["bytes"] != 0), "{first:?}");
     let looked_at = document["tcp"]["retransmits"].as_u64().unwrap();
     let (sent_again, _) = events(&document, "sent", "retransmission");
     // The kernel knows what it retransmitted. The packets show most of it, and some of it as out of

@@ -7,15 +7,16 @@ use base64::Engine as _;
 use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
 use linerate_base::{CalendarDay, DAY_S};
 use linerate_explain::Diagnosis;
-use linerate_load::Plan;
 use linerate_load::histogram::Histogram;
 use linerate_load::outcome::{self, Failure, HandshakeCounts, Ranked};
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::tls::Trust;
 use linerate_load::plan::{Arrival, Check, Metric, Order, Pace};
+use linerate_load::{Outcome, Plan};
 
 use crate::schema::fine::FineInterval;
 use crate::schema::outcome as schema;
+use crate::schema::passive::Segment;
 use crate::schema::plan as schema_plan;
 use crate::schema::quic::{Quic, QuicRtt};
 use crate::{Report, doubts, figures};
@@ -84,7 +85,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         silence: outcome.silence().map(silence),
         outage: outcome.outage().map(silence),
         verdict: Some(verdict(report)),
-        tcp: tcp(&outcome.tcp),
+        tcp: tcp(outcome),
         client: client(report),
         server: None,
         series: outcome.series.iter().map(|i| interval(i, &outcome.tcp, latencies_told)).collect(),
@@ -308,7 +309,8 @@ fn verdict(report: &Report<'_>) -> schema::Verdict {
     }
 }
 
-fn tcp(t: &outcome::Tcp) -> schema::Tcp {
+fn tcp(outcome: &Outcome) -> schema::Tcp {
+    let t = &outcome.tcp;
     schema::Tcp {
         retransmits: t.retransmits,
         out_of_order: t.out_of_order,
@@ -324,10 +326,26 @@ fn tcp(t: &outcome::Tcp) -> schema::Tcp {
         peer_window_closed: t.events.peer_window_closed,
         own_window_closed: t.events.own_window_closed,
         segments: t.segments.as_ref().map(|s| segments(s, t)),
+        first_connection: first_connection(outcome),
         stack: t.stack.map(|stack| {
             stack.counters().iter().chain(&stack.now()).map(|(name, n)| ((*name).to_owned(), *n)).collect()
         }),
     }
+}
+
+fn first_connection(outcome: &Outcome) -> Option<Vec<Segment>> {
+    let packet = |p: &outcome::CapturedPacket| Segment {
+        at_ms: round3(p.at_ns as f64 / 1e6),
+        from: if p.from_server { "server" } else { "client" }.to_owned(),
+        flags: p.flags,
+        seq: p.seq,
+        ack: p.ack,
+        bytes: p.bytes,
+        window: p.window,
+        marks: p.marks.clone(),
+    };
+    let packets = &outcome.first_connection;
+    (!packets.is_empty()).then(|| packets.iter().map(packet).collect())
 }
 
 fn segments(s: &outcome::Segments, t: &outcome::Tcp) -> schema::Segments {

@@ -6,8 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use linerate_explain::passive::{LinkType, Marks, Packet, RemarkedSegment, Tally};
-use linerate_load::outcome::{FineSample, FineSegments, Interval, SegmentCounts, SegmentEvent, Segments};
+use linerate_explain::passive::packet::flag;
+use linerate_explain::passive::{LinkType, Marks, Packet, RemarkedSegment, Tally, Traced};
+use linerate_load::outcome::{
+    CapturedPacket, FineSample, FineSegments, Interval, SegmentCounts, SegmentEvent, Segments,
+};
 use linerate_load::{Outcome, Plan, Snapshot};
 use linerate_net::capture::{Capture, CaptureError, CaptureOptions, interface_towards};
 
@@ -23,6 +26,9 @@ const LATE: Duration = Duration::from_millis(500);
 const SECONDS: usize = 4096;
 /// Milliseconds kept one by one. Reason: a run of 16 s, in 3 MB; the steps of longer ones are of 100 ms.
 const MILLISECONDS: usize = 16_384;
+
+/// Packets kept of the first connection. Reason: handshake, slow start and some requests, on one page.
+const TRACED: usize = 60;
 
 /// The events that a capture tells, and its marks for them.
 const EVENTS: [(SegmentEvent, Marks); SegmentEvent::ALL.len()] = [
@@ -112,6 +118,9 @@ struct Seconds {
     seconds: SegmentParts,
     fine: SegmentParts,
     all: Segments,
+    /// The client's end of the first connection that was opened, and its first packets.
+    first: Option<SocketAddr>,
+    packets: Vec<Traced>,
 }
 
 impl Seconds {
@@ -122,7 +131,40 @@ impl Seconds {
             seconds: SegmentParts::new(Duration::from_secs(1), SECONDS),
             fine: SegmentParts::new(Duration::from_millis(1), MILLISECONDS),
             all: nothing(),
+            first: None,
+            packets: Vec::new(),
         }
+    }
+
+    /// Keeps it if it is one of the first connection's first ones. Connections open before measuring begins.
+    fn trace(&mut self, told: &RemarkedSegment) {
+        let opens = told.segment.from_client && told.segment.flags & flag::SYN != 0;
+        if self.first.is_none() && opens {
+            self.first = Some(told.client);
+        }
+        if self.first == Some(told.client) && self.packets.len() < TRACED {
+            self.packets.push(told.segment);
+        }
+    }
+
+    /// What was kept of the first connection.
+    fn first_connection(&self) -> Vec<CapturedPacket> {
+        let begin = self.packets.first().map_or(0, |packet| packet.time_ns);
+        let names = |marks: Marks| {
+            let given = Marks::ALL.into_iter().filter(move |(mark, ..)| marks.has(*mark));
+            given.map(|(_, name, _)| name.to_owned()).collect()
+        };
+        let packet = |p: &Traced| CapturedPacket {
+            at_ns: u64::try_from(p.time_ns - begin).unwrap_or(0),
+            from_server: !p.from_client,
+            flags: p.flags,
+            seq: p.seq,
+            ack: p.ack,
+            bytes: p.len,
+            window: p.window,
+            marks: names(p.marks),
+        };
+        self.packets.iter().map(packet).collect()
     }
 
     /// The parts and the sum that a time belongs to.
@@ -132,11 +174,13 @@ impl Seconds {
     }
 
     fn count(&mut self, told: &RemarkedSegment) {
-        for segments in self.at(told.time_ns).into_iter().flatten() {
-            let counts = if told.from_server { &mut segments.received } else { &mut segments.sent };
+        self.trace(told);
+        let Traced { time_ns, from_client, marks, .. } = told.segment;
+        for segments in self.at(time_ns).into_iter().flatten() {
+            let counts = if from_client { &mut segments.sent } else { &mut segments.received };
             counts.segments += 1;
-            for (event, mark) in EVENTS.iter().filter(|_| !told.marks.is_empty()) {
-                counts.add(*event, u64::from(told.marks.has(*mark)));
+            for (event, mark) in EVENTS.iter().filter(|_| !marks.is_empty()) {
+                counts.add(*event, u64::from(marks.has(*mark)));
             }
         }
     }
@@ -280,6 +324,7 @@ impl Counting {
         seconds.join(&mut outcome.series);
         seconds.join_fine(&mut outcome.series_fine);
         outcome.tcp.segments = Some(seconds.all);
+        outcome.first_connection = seconds.first_connection();
     }
 }
 
@@ -288,7 +333,17 @@ mod tests {
     use super::*;
 
     fn told(at_ms: i64, from_server: bool, marks: Marks) -> RemarkedSegment {
-        RemarkedSegment { time_ns: 1_000_000_000_000 + at_ms * 1_000_000, from_server, marks }
+        let segment = Traced {
+            time_ns: 1_000_000_000_000 + at_ms * 1_000_000,
+            from_client: !from_server,
+            flags: flag::ACK,
+            seq: 1,
+            ack: 1,
+            len: 0,
+            window: 500,
+            marks,
+        };
+        RemarkedSegment { client: ([127, 0, 0, 1], 5000).into(), segment }
     }
 
     fn seconds() -> Seconds {
@@ -332,6 +387,29 @@ mod tests {
         counted.join(&mut ended);
         let of_the_rest = ended[2].segments.expect("counted");
         assert_eq!(of_the_rest.sent.of(SegmentEvent::Retransmission), Some(1));
+    }
+
+    /// It is kept from its SYN on, before measuring begins, and others are not.
+    #[test]
+    fn the_first_connection_is_kept_packet_by_packet() {
+        let mut counted = seconds();
+        let of = |port: u16, at_ms: i64, flags: u8| {
+            let told = told(at_ms, false, Marks::default());
+            RemarkedSegment {
+                client: ([127, 0, 0, 1], port).into(),
+                segment: Traced { flags, ..told.segment },
+            }
+        };
+        // One that was open before.
+        counted.count(&of(4000, -9, flag::ACK));
+        counted.count(&of(5000, -3, flag::SYN));
+        counted.count(&of(6000, -2, flag::SYN));
+        counted.count(&told(2, true, Marks::DUPLICATE_ACK));
+        let kept = counted.first_connection();
+        assert_eq!(kept.iter().map(|p| p.at_ns).collect::<Vec<_>>(), [0, 5_000_000]);
+        assert!(kept[1].from_server && kept[1].marks == ["duplicate_ack"], "{kept:?}");
+        (0..1000).for_each(|at| counted.count(&told(at, false, Marks::default())));
+        assert_eq!(counted.first_connection().len(), TRACED);
     }
 
     #[test]

@@ -196,6 +196,27 @@ pub struct Segments {
     pub missed: u64,
 }
 
+/// A packet of the run's first connection, as a capture saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapturedPacket {
+    /// Since its first one, nanoseconds.
+    pub at_ns: u64,
+    /// The server sent it.
+    pub from_server: bool,
+    /// As in the header: FIN 1, SYN 2, RST 4, PSH 8, ACK 16.
+    pub flags: u8,
+    /// From the connection's start.
+    pub seq: u32,
+    /// From the connection's start.
+    pub ack: u32,
+    /// Bytes of data.
+    pub bytes: u32,
+    /// As in the header, not scaled.
+    pub window: u16,
+    /// What is remarkable about it, by Wireshark's names.
+    pub marks: Vec<String>,
+}
+
 impl Segments {
     /// Counts of user-space TCP.
     pub(crate) fn of_stack(totals: &TcpTotals) -> Segments {

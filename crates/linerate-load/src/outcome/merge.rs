@@ -86,6 +86,7 @@ impl Outcome {
         }
         longer(&mut self.series, &other.series);
         longer(&mut self.series_fine, &other.series_fine);
+        longer(&mut self.first_connection, &other.first_connection);
     }
 
     /// Adds another's handshakes. What they refute is no longer supposed of requests that failed.

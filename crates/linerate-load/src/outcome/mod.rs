@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::histogram::Histogram;
 use crate::limits::FAILURE_DETAILS;
 pub use course::{CourseInterval, CourseLatencies, CoursePoint, StepCourse};
-pub use events::{SegmentCounts, SegmentEvent, Segments, TcpEvents};
+pub use events::{CapturedPacket, SegmentCounts, SegmentEvent, Segments, TcpEvents};
 pub(crate) use fine::FineSeries;
 pub use fine::{FineSample, FineSegments};
 pub use percentile::{Percentile, Ranked};
@@ -98,6 +98,9 @@ pub struct Outcome {
     /// In steps of 10 ms, or 100 ms where it lasted longer than 2 s; empty where it was not watched.
     #[serde(default)]
     pub series_fine: Vec<FineSample>,
+    /// The beginning of the first connection, packet by packet; empty without a capture.
+    #[serde(default)]
+    pub first_connection: Vec<CapturedPacket>,
     /// Per request name, when the plan has several.
     pub by_name: BTreeMap<String, NamedFigures>,
     /// Iterations by flow.

@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 
 use super::chart::{self, ChartLine, Scale};
 use super::points::{self, Point};
+use crate::diagram::{self, Arrow, Diagram, DiagramRow};
+use crate::markup::escape;
+use crate::passive;
 use crate::schema::fine::FineInterval;
 use crate::schema::outcome::Document;
 use crate::units;
@@ -41,8 +44,10 @@ pub(super) fn section(out: &mut String, document: &Document, points: &[Point]) {
     };
     let _ = write!(
         out,
-        "<section id=\"fine\"><h2>The first {} s in small steps</h2><div class=\"diagrams\">",
-        units::three_digits(last.t_s)
+        "<section id=\"fine\"><h2>The first {} s in small steps</h2><div class=\"diagrams{}\">",
+        units::three_digits(last.t_s),
+        // Curves above each other, packets beside them.
+        if document.tcp.first_connection.is_some() { " stack" } else { "" }
     );
     // Curves that are zero throughout say nothing.
     let is_there =
@@ -92,5 +97,39 @@ pub(super) fn section(out: &mut String, document: &Document, points: &[Point]) {
     if is_there(&windows) {
         draw("Segments with a closed or full window", &windows, WHOLE, &|v| units::count(v as u64));
     }
+    packets(out, document);
     out.push_str("</div></section>");
+}
+
+/// Rows of the picture of packets. Reason: as high as three curves.
+const ROWS: usize = 40;
+
+/// The first connection's packets, beside the curves.
+fn packets(out: &mut String, document: &Document) {
+    let Some(packets) = document.tcp.first_connection.as_deref().filter(|p| !p.is_empty()) else { return };
+    let span = packets.last().map_or(0.0, |p| p.at_ms);
+    // A pause is shown from a twelfth of the whole on, and from half a millisecond.
+    let least = (span / 12.0).max(0.5);
+    let mut rows = Vec::new();
+    let mut before = 0.0;
+    for p in packets {
+        let ms = p.at_ms - before;
+        if ms >= least {
+            rows.push(DiagramRow::Pause { ms, why: String::new(), bad: false });
+        }
+        before = p.at_ms;
+        rows.push(DiagramRow::Arrow(Arrow {
+            at_ms: p.at_ms,
+            to_server: p.from == "client",
+            label: passive::label(p.flags, p.bytes, p.ack),
+            notes: p.marks.iter().map(|mark| mark.replace('_', " ")).collect(),
+            bad: !p.marks.is_empty(),
+        }));
+    }
+    let shown = units::several(packets.len() as u64, "packet", "packets");
+    let title = format!("The first {shown} of the first connection");
+    let diagram = Diagram { title: title.clone(), lanes: ["client", "server"].map(str::to_owned), rows }
+        .shortened(ROWS);
+    let svg = diagram::to_svg(&diagram);
+    let _ = write!(out, "<figure id=\"packets\"><figcaption>{}</figcaption>{svg}</figure>", escape(&title));
 }

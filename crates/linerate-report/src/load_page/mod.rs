@@ -359,10 +359,8 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
         ];
         figure(out, "TCP segments", draw("TCP segments", &tcp, WHOLE, &|v| units::count(v as u64)));
     }
-    let captured = captured(points);
-    if captured.iter().any(|line| line.values.iter().flatten().any(|n| *n > 0.0)) {
-        let title = "TCP segments, counted one by one";
-        figure(out, title, draw(title, &captured, WHOLE, &|v| units::count(v as u64)));
+    for (title, lines) in captured(points) {
+        figure(out, title, draw(title, &lines, WHOLE, &|v| units::count(v as u64)));
     }
     let waited = points.iter().any(|p| p.window_closed.is_some_and(|ms| ms > 0.0));
     if waited {
@@ -380,18 +378,24 @@ fn over_time(out: &mut String, document: &Document, points: &[Point]) {
     out.push_str("</section>");
 }
 
-/// Events of segments that were counted one by one.
-fn captured(points: &[Point]) -> [ChartLine<'static>; 3] {
+/// Events of segments that were counted one by one: the pictures that would not be empty.
+fn captured(points: &[Point]) -> Vec<(&'static str, [ChartLine<'static>; 2])> {
     let line = |name, class, of: &dyn Fn(&Point) -> Option<u64>| ChartLine {
         name,
         class,
         values: points.iter().map(|p| of(p).map(|n| n as f64)).collect(),
     };
-    [
+    let again = [
         line("retransmitted", "bad", &|p| p.captured_again),
         line("duplicate ACKs", "a", &|p| p.duplicate_acks),
-        line("windows closed", "b", &|p| p.zero_windows),
-    ]
+    ];
+    let windows = [line("closed", "bad", &|p| p.zero_windows), line("full", "b", &|p| p.windows_full)];
+    let mut all = vec![
+        ("Segments retransmitted, and duplicate ACKs", again),
+        ("Segments with a closed or full window", windows),
+    ];
+    all.retain(|(_, lines)| lines.iter().any(|line| line.values.iter().flatten().any(|n| *n > 0.0)));
+    all
 }
 
 /// Pictures that are missing since they would be empty.

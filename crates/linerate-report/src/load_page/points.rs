@@ -30,6 +30,7 @@ pub(super) struct Point {
     pub(super) captured_again: Option<u64>,
     pub(super) duplicate_acks: Option<u64>,
     pub(super) zero_windows: Option<u64>,
+    pub(super) windows_full: Option<u64>,
     /// Milliseconds.
     pub(super) window_closed: Option<f64>,
     /// Latencies by bucket.
@@ -115,6 +116,7 @@ fn joined(intervals: &[Interval], t_s: f64, lasted: f64) -> Point {
         captured_again: count(|i| captured(i, "retransmission")),
         duplicate_acks: count(|i| captured(i, "duplicate_ack")),
         zero_windows: count(|i| captured(i, "zero_window")),
+        windows_full: count(|i| captured(i, "window_full")),
         window_closed: (!waits.is_empty()).then(|| waits.iter().sum()),
         spread: merged(intervals.iter().filter_map(|i| i.latencies.as_deref())),
         ..Point::default()

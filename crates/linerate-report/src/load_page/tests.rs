@@ -1,3 +1,5 @@
+use linerate_load::outcome::CapturedPacket;
+
 use super::*;
 use crate::testing::{checked, environment, outcome_closed, plan_closed};
 use crate::{Report, json};
@@ -49,13 +51,28 @@ fn captured_segments_reach_the_page() {
     let (plan, mut outcome) = (plan_closed(), outcome_closed());
     outcome.tcp.segments = Some(crate::testing::segments());
     outcome.series.iter_mut().for_each(|second| second.segments = outcome.tcp.segments);
+    let packet = |at_ms: u64, from_server, flags, marks: &[&str]| CapturedPacket {
+        at_ns: at_ms * 1_000_000,
+        from_server,
+        flags,
+        marks: marks.iter().map(|mark| (*mark).to_owned()).collect(),
+        ..CapturedPacket::default()
+    };
+    outcome.first_connection =
+        vec![packet(0, false, 2, &[]), packet(26, true, 18, &[]), packet(26, false, 16, &["duplicate_ack"])];
     let environment = environment();
     let report = Report { plan: &plan, outcome: &outcome, checks: &[], environment: &environment };
     let html = to_string(&json::document(&report));
     let rows = ["zero window</th><td>0</td><td>33</td>", "retransmission</th><td>3</td><td>0</td>"];
     assert!(rows.iter().all(|row| html.contains(row)), "{html}");
     assert!(html.contains("duplicate ack</th><td>0</td><td>1</td>") && html.contains("At least: 7 packets"));
-    assert!(html.contains("TCP segments, counted one by one") && html.contains("windows closed"));
+    for title in ["Segments retransmitted, and duplicate ACKs", "Segments with a closed or full window"] {
+        assert!(html.contains(title), "{title}: {html}");
+    }
+    assert!(html.contains("full</text>"), "{html}");
+    let packets = html.split_once("<figure id=\"packets\">").expect("beside the curves").1;
+    assert!(packets.contains("The first 3 packets of the first connection"), "{packets}");
+    assert!(packets.contains("SYN ACK") && packets.contains("duplicate ack"), "{packets}");
     assert_eq!(unbalanced(&html), Vec::<&str>::new());
 }
 

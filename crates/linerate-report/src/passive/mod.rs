@@ -242,21 +242,26 @@ pub fn diagram_of(call: &ObservedCall) -> Diagram {
     }
 }
 
-fn arrow(s: &Traced, start: i64) -> Arrow {
+/// Flags and bytes of a segment, and what it acknowledges.
+pub(crate) fn label(set: u8, bytes: u32, ack: u32) -> String {
     let flags =
         [(flag::SYN, "SYN"), (flag::FIN, "FIN"), (flag::RST, "RST"), (flag::PSH, "PSH"), (flag::ACK, "ACK")];
     let mut label: Vec<String> =
-        flags.iter().filter(|(f, _)| s.flags & f != 0).map(|(_, n)| (*n).to_owned()).collect();
-    if s.len > 0 {
-        label.push(units::several(s.len.into(), "byte", "bytes"));
+        flags.iter().filter(|(f, _)| set & f != 0).map(|(_, n)| (*n).to_owned()).collect();
+    if bytes > 0 {
+        label.push(units::several(bytes.into(), "byte", "bytes"));
     }
-    if s.flags & flag::ACK != 0 && s.flags & flag::SYN == 0 {
-        label.push(format!("ack {}", s.ack));
+    if set & flag::ACK != 0 && set & flag::SYN == 0 {
+        label.push(format!("ack {ack}"));
     }
+    label.join(" ")
+}
+
+fn arrow(s: &Traced, start: i64) -> Arrow {
     Arrow {
         at_ms: (s.time_ns - start) as f64 / 1e6,
         to_server: s.from_client,
-        label: label.join(" "),
+        label: label(s.flags, s.len, s.ack),
         notes: s.marks.words().map(str::to_owned).collect(),
         bad: !s.marks.is_empty(),
     }

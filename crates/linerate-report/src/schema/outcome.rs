@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::concurrency::ServerConcurrency;
 pub use super::flow::{FlowCounts, Named, StepSeries};
+use super::passive::Segment;
 
 /// The value of `schema`.
 pub const SCHEMA: &str = "linerate.outcome/1";
@@ -554,6 +555,9 @@ pub struct Tcp {
     /// Segments counted one by one: with `--capture auto`, and over `--io xdp`. Null when nobody counted.
     #[serde(default)]
     pub segments: Option<Segments>,
+    /// The first packets of the run's first connection, times from its first packet: with `--capture auto`. Else null.
+    #[serde(default)]
+    pub first_connection: Option<Vec<Segment>>,
     /// What a TCP in user space counts itself (`--io xdp`), by the names of `linerate_net::TcpTotals`: `segments_in`, `segments_out`,
     /// `retransmits`, `fast_retransmits`, `tail_probes`, `timeouts`, ...; `connections`, `handshakes`, `time_wait` and `buffer_bytes`
     /// are what was left at the end.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The root of the document.
 #[derive(Clone, Debug, Serialize)]
@@ -91,7 +91,7 @@ pub struct Seen {
 }
 
 /// A TCP segment of the call.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Segment {
     /// Since the call's start.

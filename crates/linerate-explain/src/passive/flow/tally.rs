@@ -6,17 +6,16 @@ use std::net::SocketAddr;
 
 use super::sequence::{Marks, Side, analyse};
 use crate::passive::limits::TALLIED;
+use crate::passive::observation::Traced;
 use crate::passive::packet::{Endpoint, Packet, Segment, flag, segment};
 
 /// A segment, and what is remarkable about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemarkedSegment {
-    /// When it passed, nanoseconds since 1970.
-    pub time_ns: i64,
-    /// The server sent it.
-    pub from_server: bool,
-    /// By the rules of Wireshark's TCP analysis.
-    pub marks: Marks,
+    /// The client's end of its connection.
+    pub client: SocketAddr,
+    /// The segment, with marks by the rules of Wireshark's TCP analysis; times are since 1970.
+    pub segment: Traced,
 }
 
 /// One connection.
@@ -58,8 +57,25 @@ impl Tally {
             (None, Some(place)) => (true, (s.dst, place)),
             (None, None) => return None,
         };
-        let marks = self.tracked(key).segment(&s, from_server, time_ns);
-        Some(RemarkedSegment { time_ns, from_server, marks })
+        let client = key.0.addr();
+        let tracked = self.tracked(key);
+        let marks = tracked.segment(&s, from_server, time_ns);
+        let (me, peer) = match from_server {
+            true => (&tracked.server, &tracked.client),
+            false => (&tracked.client, &tracked.server),
+        };
+        let since = |number: u32, side: &Side| side.base.map_or(number, |base| number.wrapping_sub(base));
+        let segment = Traced {
+            time_ns,
+            from_client: !from_server,
+            flags: s.flags,
+            seq: since(s.seq, me),
+            ack: since(s.ack, peer),
+            len: s.len,
+            window: s.window,
+            marks,
+        };
+        Some(RemarkedSegment { client, segment })
     }
 
     fn tracked(&mut self, key: (Endpoint, usize)) -> &mut Tracked {
@@ -151,7 +167,12 @@ mod tests {
             (2, packet(client, false, 101, 501, ack, 1000, 0)),
         ] {
             let told = told(tally, ms, &p).expect("ours");
-            assert_eq!((told.from_server, told.marks), (ms == 1, Marks::default()));
+            assert_eq!((told.segment.from_client, told.segment.marks), (ms != 1, Marks::default()));
+            let numbers = [(0, 0), (0, 1), (1, 1)][ms as usize];
+            assert_eq!(
+                (told.client.port(), told.segment.seq, told.segment.ack),
+                (client, numbers.0, numbers.1)
+            );
         }
     }
 
@@ -173,8 +194,8 @@ mod tests {
             (402, packet(5000, true, 501, 1101, flag::ACK, 1000, 0), true, Marks::DUPLICATE_ACK),
         ] {
             let told = told(&mut tally, ms, &p).expect("ours");
-            assert_eq!(told.from_server, from_server, "at {ms}");
-            assert!(told.marks.has(marks), "at {ms}: {:?}", told.marks);
+            assert_eq!(told.segment.from_client, !from_server, "at {ms}");
+            assert!(told.segment.marks.has(marks), "at {ms}: {:?}", told.segment.marks);
         }
     }
 
@@ -199,6 +220,6 @@ mod tests {
             }
         }
         assert!(tally.young.len() + tally.old.len() <= TALLIED);
-        assert!(told(&mut tally, 4, &full).is_some_and(|t| t.marks.has(Marks::WINDOW_FULL)));
+        assert!(told(&mut tally, 4, &full).is_some_and(|t| t.segment.marks.has(Marks::WINDOW_FULL)));
     }
 }
