@@ -87,6 +87,7 @@ fn all_ways_are_shown_with_their_ratios_and_nothing_is_left_behind() {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
     assert!(out.contains("requests/s") && out.contains("ratio"), "{out}");
+    assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     for way in
         ["poll", "threads", "async", "keep-alive", "short", "mixed 3", "mixed 10", "pipelined", "http/2"]
     {

@@ -76,10 +76,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, CommandFault> {
         )
     };
     let lasts = units::short_seconds(takes(args.time).as_secs_f64().round());
-    terminal::print(&format!(
-        "{places} {} for each way, about {lasts} s in all.\n\n",
-        units::time_ns(args.time.as_nanos() as f64, style.unicode)
-    ))?;
+    let each = units::time_ns(args.time.as_nanos() as f64, style.unicode);
+    let begins = format!("{places} {each} for each way, about {lasts} s in all.");
+    terminal::print(&format!("{}\n\n", style.wrapped("", &begins)))?;
     let machine = if server_core == client_core { 1.0 } else { 2.0 };
     let here = Here { server: ServerThreads::Ours, client_cores: 1.0, machine: Some(machine) };
     let base = base(&format!("http://{}/", server.addr()))?;
