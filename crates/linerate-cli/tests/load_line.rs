@@ -42,11 +42,11 @@ fn the_kernel_counts_what_the_line_loses() {
     let lossless = document("10ms", &flags);
     assert_eq!(lossless["tcp"]["retransmits"], 0, "{}", lossless["tcp"]);
     assert_eq!(lossless["shaped_line"]["up"]["lost"], 0);
-    let lossy = document("10ms,loss=5%", &flags);
+    let lossy = document("10ms,loss=1%", &flags);
     assert!(lossy["tcp"]["retransmits"].as_u64().unwrap() > 0, "{}", lossy["tcp"]);
     let line = &lossy["shaped_line"];
     assert!(line["up"]["lost"].as_u64().unwrap() > 0 && line["down"]["lost"].as_u64().unwrap() > 0, "{line}");
-    assert_eq!(line["text"], "10 ms round trip, 5 % lost each way");
+    assert_eq!(line["text"], "10 ms round trip, 1 % lost each way");
     assert_eq!(lossy["requests"]["answered"], 2000);
 }
 
