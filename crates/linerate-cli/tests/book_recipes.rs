@@ -74,13 +74,19 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
     found
 }
 
+/// Ports of servers that the pages start.
+const PORTS: [std::ops::Range<u16>; 2] = [8081..8095, 8443..8450];
+
 /// A free port for each that the script names, but for those given here.
 fn with_free_ports(script: &str, known: &[(&str, u16)]) -> String {
     let mut script = script.to_owned();
     for (written, port) in known {
         script = script.replace(written, &format!("127.0.0.1:{port}"));
     }
-    for written in ["8443", "8081", "8090"] {
+    for written in PORTS.into_iter().flatten() {
+        if !script.contains(&format!(":{written}")) {
+            continue;
+        }
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a port");
         for host in ["127.0.0.1:", "localhost:"] {
             let from = format!("{host}{written}");
@@ -196,6 +202,25 @@ recipes! {
     unclear "unclear.md"
     upload "upload.md"
     weights "weights.md"
+}
+
+/// A reader of two pages still has the first one's server. Port 8080 is that of them all.
+#[test]
+fn no_two_pages_start_servers_on_the_same_port() {
+    let mut taken = BTreeMap::new();
+    for folder in [folder(), folder().with_file_name("chapters")] {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("listed").path();
+            let script = blocks(&std::fs::read_to_string(&path).expect("text"), "sh").concat();
+            for port in PORTS.into_iter().flatten() {
+                if script.contains(&format!(":{port}")) {
+                    let other = taken.insert(port, path.clone());
+                    assert_eq!(other, None, "{} has {port}, too", path.display());
+                }
+            }
+        }
+    }
+    assert!(taken.len() > 6, "{taken:?}");
 }
 
 /// As `recipes`, of the other folder.
