@@ -233,10 +233,10 @@ fn container(options: &ReleaseOptions) -> Result<StepOutcome> {
     Ok(StepOutcome::Good(format!("an image of {} kB serves", std::fs::metadata(&binary)?.len() >> 10)))
 }
 
-/// Every command line of the book, the slow ones too.
+/// Every command line of the book, its recipes and chapters, the slow ones too.
 fn book() -> Result<StepOutcome> {
     let mut c = shell::cargo();
-    c.args(["test", "--workspace", "--test", "book"]).env("LINERATE_BOOK", "all");
+    c.args(["test", "--workspace", "--test", "book", "--test", "book_recipes"]).env("LINERATE_BOOK", "all");
     shell::run(&mut c)?;
     if !crate::book::run(&crate::book::BookOptions { check: false })? {
         bail!("the book has findings");
