@@ -120,8 +120,8 @@ fn a_tally_counts_the_same() {
         let mut file = CaptureFile::open(open()).expect("a capture");
         while let Some(packet) = file.next_packet().expect("readable") {
             let Some(told) = tally.packet(&packet) else { continue };
-            for (n, (mark, ..)) in counts[usize::from(told.from_server)].iter_mut().zip(Marks::ALL) {
-                *n += u64::from(told.marks.has(mark));
+            for (n, (mark, ..)) in counts[usize::from(!told.segment.from_client)].iter_mut().zip(Marks::ALL) {
+                *n += u64::from(told.segment.marks.has(mark));
             }
         }
         for (i, (mark, word, _)) in Marks::ALL.into_iter().enumerate() {
