@@ -26,6 +26,17 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
+/// From this factor on the digits of an interval's end mean nothing.
+const FAR: f64 = 10_000.0;
+
+/// The interval of a ratio, whose ends are shown so: `0.981 to 1.052`, `0.07 to over 10,000`.
+pub fn ratios([low, high]: [f64; 2], shown: impl Fn(f64) -> String) -> String {
+    let near = |value: f64| (1.0 / FAR..=FAR).contains(&value);
+    let from = if low < 1.0 / FAR && near(high) { "under 0.0001".to_owned() } else { shown(low) };
+    let to = if high > FAR && near(low) { format!("over {}", count(FAR as u64)) } else { shown(high) };
+    format!("{from} to {to}")
+}
+
 /// Requests per second, without the unit.
 pub fn rate(per_second: f64) -> String {
     if per_second == 0.0 { "0".to_owned() } else { three_digits(per_second) }
@@ -98,6 +109,15 @@ mod tests {
         assert_eq!(count(999), "999");
         assert_eq!(count(1_000), "1,000");
         assert_eq!(count(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn an_interval_without_an_end_has_no_digits_there() {
+        let said = |low, high| ratios([low, high], three_digits);
+        assert_eq!(said(0.98, 1.05), "0.98 to 1.05");
+        assert_eq!(said(0.07, 2.8e15), "0.07 to over 10,000");
+        assert_eq!(said(3e-9, 1.2), "under 0.0001 to 1.20");
+        assert_eq!(said(20_000.0, 21_000.0), "20,000 to 21,000");
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub(super) fn rounds_of(m: &Metric) -> String {
 
 /// `0.981 to 1.052`.
 pub(super) fn interval(ci95: Option<[f64; 2]>) -> String {
-    ci95.map_or_else(|| "-".to_owned(), |[low, high]| format!("{} to {}", ratio(low), ratio(high)))
+    ci95.map_or_else(|| "-".to_owned(), |ends| units::ratios(ends, ratio))
 }
 
 /// How many percent more or less a ratio is: `12.3 % more`.

@@ -92,8 +92,8 @@ pub(super) fn ratio(group: &Group, row: &Row) -> String {
             format!("> {}", shown_ratio(ratio))
         }
         (Some(ratio), None) => shown_ratio(ratio),
-        (Some(ratio), Some([low, high])) => {
-            format!("{} ({} to {})", shown_ratio(ratio), shown_ratio(low), shown_ratio(high))
+        (Some(ratio), Some(ends)) => {
+            format!("{} ({})", shown_ratio(ratio), units::ratios(ends, shown_ratio))
         }
     }
 }
