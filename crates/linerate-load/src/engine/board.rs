@@ -2,7 +2,7 @@
 //! loop turn. It takes the lock only when a snapshot is requested or a second has passed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use linerate_net::{FlowInfo, TcpTotals, Time};
 
@@ -38,8 +38,9 @@ pub(crate) struct Common {
     given_up: AtomicU32,
     /// Cores whose connections the server keeps open without admitting a request.
     shut: AtomicU32,
-    /// A connection was established.
-    reached: AtomicBool,
+    /// A connection was established (`true`), or all cores had given up before one was: what came first holds, or one
+    /// core would end while another begins.
+    reached: OnceLock<bool>,
     /// A byte came back.
     heard: AtomicBool,
     /// Attempts to connect got no reply until the end.
@@ -134,12 +135,12 @@ impl Board {
     }
 
     pub(crate) fn say_reached(&self) {
-        self.common.reached.store(true, Ordering::Relaxed);
+        self.common.reached.get_or_init(|| true);
     }
 
     /// Whether any core ever had a connection.
     pub(crate) fn reached(&self) -> bool {
-        self.common.reached.load(Ordering::Relaxed)
+        self.common.reached.get().is_some_and(|reached| *reached)
     }
 
     /// This core has tried often enough, or has ended.
@@ -152,8 +153,9 @@ impl Board {
     /// Whether every core has given up a server that none has reached. One that gave up alone would
     /// keep its share of the requests, if a server that is just starting lets the others in.
     pub(crate) fn all_gave_up(&self) -> bool {
-        let Common { given_up, cores, .. } = &*self.common;
-        !self.reached() && given_up.load(Ordering::Relaxed) >= cores.load(Ordering::Relaxed)
+        let Common { given_up, cores, reached, .. } = &*self.common;
+        let all = given_up.load(Ordering::Relaxed) >= cores.load(Ordering::Relaxed);
+        all && !reached.get_or_init(|| false)
     }
 
     /// Whether the server has admitted no request of this core, although there are connections.
@@ -289,5 +291,28 @@ impl Board {
             ..Snapshot::default()
         };
         self.word().snapshot = Some(snapshot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that begins to listen just as the last core gives up.
+    #[test]
+    fn cores_agree_on_whether_the_server_was_reached() {
+        for first in [true, false] {
+            let common = Arc::new(Common::default());
+            let [one, other] = [(); 2].map(|()| Board::sharing(&common));
+            one.give_up();
+            assert!(!one.all_gave_up() && !one.reached());
+            other.give_up();
+            if first {
+                other.say_reached();
+            }
+            assert_eq!(one.all_gave_up(), !first, "the first core looks");
+            other.say_reached();
+            assert_eq!([other.all_gave_up(), other.reached()], [!first, first], "the other agrees");
+        }
     }
 }
