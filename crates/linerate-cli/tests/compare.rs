@@ -70,8 +70,8 @@ fn two_ways_of_sending_to_one_server() {
     assert_ne!(document["metrics"]["rate_rps"]["verdict"], "a", "{document:#}");
     assert!(!document["warnings"].to_string().contains("different work"), "{document:#}");
     let sending = |side: &str| document[side]["sending"].as_str().unwrap().to_owned();
-    assert!(sending("a").contains("1 request in flight"), "{}", sending("a"));
-    assert!(sending("b").contains("32 requests in flight"), "{}", sending("b"));
+    assert!(sending("a").contains("1 in flight on each"), "{}", sending("a"));
+    assert!(sending("b").contains("32 in flight on each"), "{}", sending("b"));
     assert_eq!(document["a"]["target"], document["b"]["target"]);
 }
 

@@ -1,5 +1,6 @@
 //! The limit for the connections of all origins together, over each way to a server.
 
+use std::collections::HashSet;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -200,14 +201,15 @@ async fn over_all_ways_together() {
 }
 
 /// Descriptors of this process for connections to this port, but for those of the server: after `close` a socket has no inode.
+/// The table is read in parts, between which others move: it may have a socket twice.
 fn sockets_to(port: u16) -> usize {
     let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
     let to = format!(":{port:04X}");
-    let is_ours = |line: &&str| {
+    let inode = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        fields[2].ends_with(&to) && fields[9] != "0"
+        (fields[2].ends_with(&to) && fields[9] != "0").then(|| fields[9].to_owned())
     };
-    table.lines().skip(1).filter(is_ours).count()
+    table.lines().skip(1).filter_map(inode).collect::<HashSet<_>>().len()
 }
 
 /// It had 197 sockets open once.
